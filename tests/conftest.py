@@ -62,7 +62,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def servers() -> Iterator[Servers]:
-    """The real servers."""
+    """Yield the real servers."""
     servers = Servers()
     yield servers
     servers.stop()
@@ -70,13 +70,13 @@ def servers() -> Iterator[Servers]:
 
 @pytest.fixture
 def server_kind(request: pytest.FixtureRequest) -> str:
-    """The name of the server that this test runs on."""
+    """Return the name of the server that this test runs on."""
     return str(request.param)
 
 
 @pytest.fixture
 def server(servers: Servers, server_kind: str) -> EmbeddedServer:
-    """A real server that is empty."""
+    """Return a real server that is empty."""
     server: Any = servers.get(server_kind)
     with Store.from_url(server.url, "flush").client as client:
         client.flushall()
@@ -100,7 +100,7 @@ def _audited(store: Store, request: pytest.FixtureRequest) -> Iterator[Store]:
 
 @pytest.fixture
 def store(servers: Servers, server_kind: str, request: pytest.FixtureRequest) -> Iterator[Store]:
-    """An empty cluster on a real server, audited after the test."""
+    """Yield an empty cluster on a real server, audited after the test."""
     yield from _audited(_new_store(servers, server_kind), request)
 
 
@@ -108,20 +108,20 @@ def store(servers: Servers, server_kind: str, request: pytest.FixtureRequest) ->
 def any_store(
     servers: Servers, server_kind: str, request: pytest.FixtureRequest
 ) -> Iterator[Store]:
-    """An empty cluster on fakeredis or a real server, audited after the test."""
+    """Yield an empty cluster on fakeredis or a real server, audited after the test."""
     yield from _audited(_new_store(servers, server_kind), request)
 
 
 @pytest.fixture
 def fake_store(servers: Servers, request: pytest.FixtureRequest) -> Iterator[Store]:
-    """An empty cluster on fakeredis, audited after the test."""
+    """Yield an empty cluster on fakeredis, audited after the test."""
     yield from _audited(_new_store(servers, FAKE), request)
 
 
 @pytest.fixture
 def every_store(servers: Servers) -> Iterator[list[Store]]:
-    """An empty cluster on each of fakeredis and the real servers, for tests whose cases are dear to
-    make.
+    """Yield an empty cluster on each of fakeredis and the real servers, for tests whose cases are
+    dear to make.
     """
     stores = [_new_store(servers, kind) for kind in (FAKE, *server_programs())]
     yield stores
@@ -132,5 +132,5 @@ def every_store(servers: Servers) -> Iterator[list[Store]]:
 
 @pytest.fixture
 def new_store(servers: Servers) -> Callable[[str], Store]:
-    """Makes a store on the server of that name, not audited: for tests that need several."""
+    """Make a store on the server of that name, not audited: for tests that need several."""
     return lambda kind: _new_store(servers, kind)

@@ -31,25 +31,25 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
         "test_a_task_can_be_replaced_by_another",
         "test_chains_groups_and_chords_nest",
         "test_links_and_errbacks_are_called",
-        "test_an_id_of_ones_own_is_one_task_however_often_it_is_sent",
+        "test_a_user_chosen_id_is_a_single_task_however_often_it_is_sent",
         "test_serializers_and_compression_are_celerys",
         "test_a_hard_time_limit_fails_the_task_and_frees_its_slot",
         "test_a_task_whose_process_is_killed_runs_again",
-        "test_what_cannot_be_asked_for_is_refused_at_the_call_and_nothing_is_left",
+        "test_an_invalid_or_infeasible_option_is_refused_at_the_call_and_leaves_no_trace",
     ),
     "system/run/test_celery_worker.py": (
         "test_a_task_goes_to_the_better_node_and_holds_the_slots_and_amounts_that_it_needs",
-        "test_a_warm_shutdown_ends_what_runs_or_is_cancelled_and_gives_the_rest_to_others",
+        "test_a_warm_shutdown_finishes_its_runs_and_gives_unstarted_tasks_to_other_workers",
     ),
     "system/damage/test_damage.py": (
         "test_damage_is_noticed_and_rebuilt",
         "test_each_kind_of_key_is_in_the_table",
     ),
     "system/dev/test_demo.py": ("test_ctrl_c_leaves_no_process_behind",),
-    "system/dev/test_dev.py": ("test_the_last_word_is_true_and_a_process_that_ends_is_told",),
+    "system/dev/test_dev.py": ("test_the_last_line_is_true_and_an_ended_process_is_reported",),
     "system/place/test_devices.py": ("test_runs_at_the_same_time_have_devices_of_their_own",),
     "system/monitor/test_events.py": (
-        "test_the_command_lists_what_happened_one_line_each",
+        "test_the_events_command_prints_one_line_for_each_event",
         "test_a_viewer_gets_new_events_and_goes_on_behind_the_last_seen_event",
     ),
     "system/explain/test_explain.py": (
@@ -59,8 +59,8 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
     "system/place/test_fleet.py": (
         "test_two_apps_share_a_cluster_and_each_task_runs_where_its_name_is_known",
         "test_a_task_that_is_routed_goes_only_to_nodes_that_consume_its_queue",
-        "test_what_an_app_declares_holds_for_every_submit_by_name",
-        "test_what_waits_for_its_rate_limit_holds_no_slot",
+        "test_the_declarations_of_an_app_hold_for_every_submit_by_name",
+        "test_a_task_that_waits_for_its_rate_limit_holds_no_slot",
     ),
     "system/lose_a_node/test_isolation.py": (
         "test_a_run_that_was_paused_past_its_lease_does_not_tick_again",
@@ -69,13 +69,15 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
         "test_an_unmodified_app_is_placed_by_its_clients_and_run_by_its_workers",
     ),
     "system/place/test_look_ahead_workers.py": (
-        "test_what_waits_is_cancelled_while_the_other_runs",
+        "test_a_waiting_task_is_cancelled_while_another_task_runs",
     ),
     "system/cancel/test_recovery.py": (
         "test_a_dead_task_tells_its_history_and_runs_again_when_it_is_requeued",
         "test_a_task_that_waits_past_its_expiry_is_revoked",
     ),
-    "system/serve/test_serve.py": ("test_it_is_well_and_says_whether_anything_can_be_placed",),
+    "system/serve/test_serve.py": (
+        "test_the_service_is_healthy_and_reports_whether_tasks_can_be_placed",
+    ),
     "system/serve/test_serve_api.py": (
         "test_a_list_is_what_the_command_lists",
         "test_pages_and_filters",
@@ -83,11 +85,13 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
     "system/serve/test_serve_doors.py": (
         "test_a_task_is_submitted_once_and_only_its_submitter_finds_it",
     ),
-    "system/serve/test_serve_metrics.py": ("test_the_metrics_say_what_the_state_is",),
-    "system/serve/test_serve_openapi.py": ("test_it_is_a_valid_document_of_every_route",),
+    "system/serve/test_serve_metrics.py": ("test_the_metrics_equal_the_state",),
+    "system/serve/test_serve_openapi.py": (
+        "test_the_openapi_document_is_valid_and_has_every_route",
+    ),
     "system/serve/test_serve_pages.py": ("test_each_view_shows_the_cluster_without_a_complaint",),
     "system/lose_a_node/test_standstill.py": (
-        "test_what_a_stopped_worker_runs_goes_on_and_it_gets_nothing_new",
+        "test_a_stopped_worker_keeps_its_runs_and_gets_no_new_task",
     ),
     "system/lose_a_node/test_takeover.py": (
         "test_a_worker_and_the_leader_killed_at_once_cost_no_task",
@@ -120,7 +124,7 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
     "system/security/test_broker_tls.py": (
         "test_worker_guard_and_scheduler_beside_it_have_the_apps_tls",
     ),
-    "docs/test_pages.py": ("test_the_python_blocks_run_and_print_what_they_say",),
+    "docs/test_pages.py": ("test_the_python_blocks_run_and_print_the_output_in_their_comments",),
     "system/dev/test_plugin.py": ("test_a_project_tests_its_tasks_on_a_cluster_and_eagerly",),
 }
 """The tests of each file with a stack that `make test` runs: each tells one behaviour."""
@@ -202,7 +206,7 @@ LONG: Final[Mapping[str, tuple[str, ...]]] = {
 FIRST: Final[Mapping[str, tuple[str, ...]]] = {
     "chaos/test_layer1.py": ("test_a_planted_bug_is_found",),
     "store/lua/test_soundness.py": ("test_pieces_tell_each_damage_as_the_whole_does",),
-    "store/model/test_reference.py": ("test_the_scripts_do_what_the_reference_says",),
+    "store/model/test_reference.py": ("test_the_scripts_behave_like_the_reference_store",),
     "store/model/test_rules.py": ("test_a_rule_in_lua_says_the_same",),
     "lab/tests/simulate/test_experiments.py": (
         "test_every_plot_can_be_drawn",
@@ -255,7 +259,11 @@ FAKE: Final = "fakeredis"
 """The name that `server_kind` gives to tests on fakeredis."""
 
 ONE: Final = ("one_server", "dealt")
-"""Marks of tests that run on one server program."""
+"""Marks of tests that run on one server program.
+
+`one_server`: the program that the mark names. `dealt`: each case of a matrix runs on one of the
+programs, so that all programs share the cases (tests/kit/dealt.py).
+"""
 
 PROGRAMS: Final[Mapping[str, str]] = {
     "redis-server": "the same tests on Redis",

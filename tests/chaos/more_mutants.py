@@ -206,5 +206,9 @@ FENCES = (
         found_by="tests/unit/test_isolation.py::test_a_run_is_isolated_while_it_runs_and_not_after",
     ),
 )
-"""Bugs in the isolation of runs. Schedules have no real processes, so they cannot find them."""
+"""Bugs in the isolation of runs: a fence keeps a run in its slot and within its lease.
+
+A bug is a fence if it weakens that isolation, and so shows only with real processes. Schedules have no real
+processes. So a unit test must find the bug: `found_by`.
+"""
 MORE = (*PLANTED_BY_OTHERS, *OTHER_KINDS)

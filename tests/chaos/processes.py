@@ -202,7 +202,7 @@ class AgentProcess:
         self.waiting_bells: list[Place] = []  # read while another hand asked to start tasks
 
     def superseded(self) -> None:
-        """Another process has registered as this node."""
+        """Learn that another process has registered as this node."""
         self.world.trace("superseded", self)
         self.dead = True
 

@@ -213,8 +213,8 @@ def heal(player: Player) -> None:
             1, f"tasks never end: {waiting}; {ghost.state.nodes}; leases {ghost.state.leases}"
         )
     store = Store(world.client, CLUSTER, shards=player.schedule.shards)
-    found = audit(store)
-    ghost.check(not found, 3, "; ".join(found))
+    findings = audit(store)
+    ghost.check(not findings, 3, "; ".join(findings))
     damaged = entries(store)
     ghost.check(not damaged, 10, f"what scripts have written was taken for damage: {damaged}")
 
@@ -274,7 +274,7 @@ def run_schedule(
 
 
 def to_text(steps: list[Step]) -> str:
-    """Step as JSON, for `--steps`."""
+    """Return the step as JSON, for `--steps`."""
     return json.dumps([str(step) for step in steps])
 
 

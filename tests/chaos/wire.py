@@ -331,12 +331,12 @@ class WireStore(Store):
 
     @property
     def address(self) -> str:
-        """The server's name in errors."""
+        """Return the server's name in errors."""
         return "chaos"
 
     @property
     def several(self) -> bool:
-        """True if some primaries may answer while others are away."""
+        """Return whether some primaries may answer while others are away."""
         return self.world.primaries.several
 
     def server_runs(self, keys: Sequence[str]) -> dict[str, ServerRun]:

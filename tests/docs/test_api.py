@@ -22,7 +22,7 @@ from tests.kit.offenders import none_wrong
 ENTRIES = list(entries())
 
 
-def test_the_page_is_what_the_docstrings_and_the_examples_make():
+def test_the_api_page_matches_the_docstrings_and_examples():
     path = REPO / "docs/api.md"
     if WRITE:
         path.write_text(page(), encoding="utf-8")
@@ -32,7 +32,7 @@ def test_the_page_is_what_the_docstrings_and_the_examples_make():
 
 
 @pytest.mark.parametrize(("name", "part"), [("docs/cli.md", cli_part), ("docs/http.md", http_part)])
-def test_the_made_part_of_a_page_is_what_the_code_says(name, part):
+def test_the_generated_part_of_a_page_matches_the_code(name, part):
     text = made(name, part())
     if WRITE:
         (REPO / name).write_text(text, encoding="utf-8")
@@ -64,8 +64,8 @@ def test_a_name_that_is_left_out_exists():
 
 
 def given(entry):
-    """The parameters that calls in the examples give to a method or class; '**' for those that only
-    **kwargs takes.
+    """Return the parameters that calls in the examples give to a method or class; '**' for those
+    that only **kwargs takes.
     """
     found = set()
     known = parameters(entry)

@@ -77,12 +77,12 @@ def test_the_pages_that_are_named_exist():
     assert not outside, "only the console blocks of the pages in RUN run"
 
 
-def test_a_file_has_one_text_on_all_pages():
+def test_a_file_has_the_same_text_on_all_pages():
     assert {name for name, texts in files().items() if len(texts) > 1} == set()
     assert {"proj.py", "train.py", "before.py", "after.py"} <= files().keys()
 
 
-def test_a_python_block_compiles_and_imports_what_there_is():
+def test_a_python_block_compiles_and_imports_existing_names():
     check_all(check_python, "python")
 
 
@@ -97,7 +97,7 @@ def check_python(block):
             )
 
 
-def test_a_shell_block_says_what_there_is():
+def test_a_shell_block_names_existing_commands_and_flags():
     check_all(lambda block: check_shell(block.text), "sh")
 
 
@@ -174,6 +174,6 @@ def test_a_wrong_line_is_found(text):
         check_shell(text)
 
 
-def test_a_file_is_known_by_its_first_line():
+def test_a_files_block_is_recognised_by_its_first_line():
     assert FILE.match("# proj.py\nimport os\n")
     assert not FILE.match("import os\n# proj.py\n")

@@ -33,14 +33,16 @@ A100 = {"require": {"gpu_model": "a100"}, "resources": {"gpu": 1}}
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """The address of a cluster: two schedulers; n1 is full, n2 drained, n3 lost with two unread doorbells; some tasks wait."""
+    """Yield the address of a cluster: two schedulers; n1 is full, n2 drained, n3 lost with two
+    unread doorbells; some tasks wait.
+    """
     folder = tmp_path_factory.mktemp("inspect")
     (folder / "proj.py").write_text(PROJ)
-    told: dict[str, Any] = {
+    options: dict[str, Any] = {
         "sink": lambda name, line: print(name, line),
         "env": {"PYTHONPATH": str(REPO)},
     }
-    with LocalStack("demo", cwd=folder, grace_s=3, **told) as stack:
+    with LocalStack("demo", cwd=folder, grace_s=3, **options) as stack:
         url = stack.server()
         with ParsyncClient.from_url(url, "demo") as client:
             bring_about(stack, client)
@@ -52,7 +54,7 @@ def cluster(tmp_path_factory):
 
 
 def bring_about(stack, client):
-    """Brings the cluster into the state that the document shows."""
+    """Bring the cluster into the state that the document shows."""
 
     def states(*ids):
         return {client.status(id).state.value for id in ids}
@@ -100,7 +102,7 @@ def bring_about(stack, client):
 
 
 def sees(kind):
-    """True if the written reason of this kind says that n3 is lost."""
+    """Return whether the written reason of this kind says that n3 is lost."""
     return kind.why and (
         "gpu_model" in kind.needs or re.search(r"n3 (is|fits: it is) down", kind.why)
     )
@@ -126,7 +128,7 @@ def shim(url, words):
 
 
 def show(reply, indent=""):
-    """A reply as redis-cli shows it."""
+    """Return a reply as redis-cli shows it."""
     if reply is None:
         return "(nil)\n"
     if isinstance(reply, int):
@@ -154,7 +156,7 @@ def shape(text):
 
 
 def asked(block):
-    """(the line, the words after redis-cli, what is shown) of each question in a block."""
+    """Yield (the line, the words after redis-cli, what is shown) of each question in a block."""
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         line, _, shown = part.partition("\n")
         program, *words = shlex.split(line)

@@ -41,7 +41,7 @@ Keys = dict[str, tuple[str, dict[str, str]]]
 
 
 def read_all(store: Store) -> Keys:
-    """Every key -> its type and its content as lines."""
+    """Return every key -> its type and its content as lines."""
     client: Any = store.client
     found = {}
     for name in sorted(client.keys(), key=_rank):
@@ -67,7 +67,9 @@ def read_all(store: Store) -> Keys:
 
 
 def _rank(name: bytes) -> tuple[bool, bool, bytes]:
-    """The cluster's own keys first, then the queue's, then the partitions'."""
+    """Return the rank of a key: the cluster's own keys first, then the queue's, then the
+    partitions'.
+    """
     return b"{demo:p" in name, b":q0}" in name, name
 
 
@@ -110,7 +112,7 @@ class Traveller:
         self.types: dict[str, str] = {}
 
     def hop(self, heading: str, told: str | None = None) -> None:
-        """A section ends here: with what changed since the last, or with `told`."""
+        """End a section: write what changed since the last section, or `told`."""
         now = read_all(self.store)
         self.types |= {key: kind for key, (kind, _) in now.items()}
         self.told[heading] = changes(self._before, now) if told is None else told
@@ -121,8 +123,8 @@ class Traveller:
 
 
 def travel(store: Store, client: ParsyncClient) -> Traveller:
-    """The task a81f from submit to release; then b92c, whose node is lost; then two claims on one
-    slot.
+    """Take the task a81f from submit to release; then lose the node of b92c; then let two claims
+    compete for one slot. Return the traveller.
     """
     run = store.run
     commands = store.commands
@@ -186,7 +188,7 @@ def travel(store: Store, client: ParsyncClient) -> Traveller:
 
 
 def lose(store: Store, client: ParsyncClient, here: Traveller) -> None:
-    """A task whose node is lost while it runs."""
+    """Lose the node of a task while the task runs."""
     run = store.run
     commands = store.commands
     client.submit("proj.render", [8], id="b92c", **NEEDS)
@@ -215,7 +217,7 @@ def lose(store: Store, client: ParsyncClient, here: Traveller) -> None:
 
 
 def collide(store: Store, here: Traveller) -> None:
-    """Two schedulers claim the same slot: the first wins, the second learns who has it."""
+    """Let two schedulers claim the same slot: the first wins, the second learns who has it."""
     epoch = store.run(store.commands.read_partition(1)).epoch
     wanted = (("c1", 0), ("d1", 0), ("d1", 1))
     claims = [Claim(task, "1@9", 1, "n2", (slot,), 1, "", 0, epoch) for task, slot in wanted]
@@ -229,7 +231,7 @@ def collide(store: Store, here: Traveller) -> None:
 
 
 def show_claim(claim: Claim) -> str:
-    """A claim as the document shows it."""
+    """Return a claim as the document shows it."""
     slots, bits = (
         ",".join(str(first + slot) for slot in claim.slots) for first in (0, claim.first)
     )
@@ -288,7 +290,7 @@ def test_every_key_of_the_journey_has_the_type_that_keys_md_says(journey):
         assert said[form] == kind, key
 
 
-def test_an_entry_of_running_is_a_place_and_when_it_started():
+def test_a_running_entry_is_a_place_and_its_start_time():
     text = "b92c 1@2.s1.482913 p0 n1/0,1 inc=1 gpu=1 since=1795363901628"
     place = Place("b92c", "1@2.s1.482913", 0, "n1", (0, 1), 1, 1795363901628, "gpu=1")
     assert read_run(text) == (place, None)

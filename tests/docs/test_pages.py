@@ -45,7 +45,7 @@ pytestmark = pytest.mark.serial
 
 
 def line_of(page, *words):
-    """The command of a page's shell blocks that has these words."""
+    """Return the command of a page's shell blocks that has these words."""
     found = [
         c for block in Document(page).blocks("sh") for c in commands(block.text) if {*words} <= {*c}
     ]
@@ -55,7 +55,7 @@ def line_of(page, *words):
 
 @contextmanager
 def started(name, words, env, folder):
-    """A program of a page, of this environment; stopped at the end."""
+    """Run a program of a page in this environment; stop it at the end."""
     command = [
         sys.executable,
         "-m",
@@ -72,7 +72,7 @@ def started(name, words, env, folder):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """The folder with the pages' files, and the environment in which their lines run."""
+    """Yield the folder with the pages' files, and the environment in which their lines run."""
     folder = tmp_path_factory.mktemp("pages")
     for name, texts in files().items():
         (folder / name).write_text(min(texts))
@@ -93,7 +93,7 @@ def cluster(tmp_path_factory):
 
 
 def exported(found):
-    """The variables to export, once all are there; as a shell would set them, which knows
+    """Return the variables to export, once all are there; as a shell would set them, which knows
     `$PARSYNC_URL`.
     """
     if not {"PARSYNC_URL", "CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"} <= found.keys():
@@ -116,7 +116,7 @@ def until_up(env, names):
 
 @pytest.fixture(scope="module")
 def with_devices(cluster):
-    """The cluster with the node of docs/gpus.md."""
+    """Yield the cluster with the node of docs/gpus.md."""
     folder, env = cluster
     with started("g1", line_of("docs/gpus.md", "celery", "gpu=0,1"), env, folder):
         until_up(env, {"n1", "n2", "g1"})
@@ -165,12 +165,12 @@ def test_the_console_blocks_show_what_the_commands_print(page, cluster, request,
 
 
 def expected(code):
-    """The output of each print of a block, as a pattern; None if it does not say."""
+    """Return the output of each print of a block, as a pattern; None if it does not say."""
     found = re.findall(r"^ *(print\(.*?\))(?:  # (.*))?$", code, re.MULTILINE)
     return [re.escape(said).replace(r"\.\.\.", ".*") if said else None for _, said in found]
 
 
-def test_the_python_blocks_run_and_print_what_they_say(with_devices):
+def test_the_python_blocks_run_and_print_the_output_in_their_comments(with_devices):
     folder, env = with_devices
     found = [
         (page, block)

@@ -20,7 +20,7 @@ PICTURES = sorted((REPO / "docs/pictures").iterdir())
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The folder of the built site."""
+    """Return the folder of the built site."""
     folder = tmp_path_factory.mktemp("site")
     found: list[str] = []
     handler = logging.Handler(logging.WARNING)

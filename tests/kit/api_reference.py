@@ -49,7 +49,7 @@ GROUPS = {
 
 
 def members(name: str) -> list[str]:
-    """The public methods and properties that a public class defines itself."""
+    """Return the public methods and properties that a public class defines itself."""
     cls = getattr(parsync_redis, name)
     hidden = {*INTERNAL.get(name, "").split(), *getattr(cls, "__dataclass_fields__", ())}
     if name == "AsyncParsyncClient":
@@ -61,7 +61,7 @@ def members(name: str) -> list[str]:
 
 
 def ours(cls: type) -> list[type]:
-    """A class, and its bases that hold a part of its methods."""
+    """Return a class, and its bases that hold a part of its methods."""
     return [
         base
         for base in cls.__mro__
@@ -70,7 +70,7 @@ def ours(cls: type) -> list[type]:
 
 
 def entries() -> Iterator[str]:
-    """Every public name, each class followed by its members."""
+    """Yield every public name, each class followed by its members."""
     errors = sorted(
         set(parsync_redis.__all__) - {name for names in GROUPS.values() for name in names}
     )
@@ -80,7 +80,7 @@ def entries() -> Iterator[str]:
 
 
 def find(entry: str) -> object:
-    """The object of an entry, unwrapped: 'ParsyncClient.submit' is a function."""
+    """Return the object of an entry, unwrapped: 'ParsyncClient.submit' is a function."""
     name, _, member = entry.partition(".")
     found: object = getattr(parsync_redis, name)
     if member:
@@ -94,7 +94,7 @@ def find(entry: str) -> object:
 
 
 def parameters(entry: str) -> list[inspect.Parameter]:
-    """The parameters of a method, or of a class that users make."""
+    """Return the parameters of a method, or of a class that users make."""
     found = find(entry)
     if isinstance(vars(parsync_redis).get(entry.partition(".")[0]), type) and inspect.isfunction(
         found
@@ -106,7 +106,7 @@ def parameters(entry: str) -> list[inspect.Parameter]:
 
 
 def signature(entry: str) -> str:
-    """An entry as code."""
+    """Return an entry as code."""
     name, _, member = entry.partition(".")
     value = inspect.getattr_static(getattr(parsync_redis, name), member, None) if member else None
     if isinstance(value, property | cached_property) or (not member and not parameters(entry)):
@@ -121,7 +121,7 @@ def signature(entry: str) -> str:
 
 
 def text_of(entry: str) -> str:
-    """The docstring; for Settings and values with a table of their fields."""
+    """Return the docstring; for Settings and values with a table of their fields."""
     found = find(entry)
     text = inspect.cleandoc(str(found.__doc__)) + "\n"
     if found is Settings:
@@ -146,7 +146,7 @@ def text_of(entry: str) -> str:
 
 
 def examples() -> dict[str, str]:
-    """The text of each section of examples.md, by the entry that it is about."""
+    """Return the text of each section of examples.md, by the entry that it is about."""
     sections = re.split(
         r"^## (\S+)\n", Document("tests/docs/examples.md").text, flags=re.MULTILINE
     )[1:]
@@ -156,7 +156,7 @@ def examples() -> dict[str, str]:
 
 
 def page() -> str:
-    """docs/api.md."""
+    """Return the text of docs/api.md."""
     made = HEAD
     shown = examples()
     made += shown["proj"] + "\n"

@@ -39,7 +39,7 @@ FILE = re.compile(r"# (\w+\.py)\n")
 
 
 def all_pages() -> list[str]:
-    """Every page, from the root of the checkout."""
+    """Return every page, from the root of the checkout."""
     return [
         "README.md",
         *sorted(path.relative_to(REPO).as_posix() for path in (REPO / "docs").rglob("*.md")),
@@ -55,7 +55,7 @@ def blocks() -> Iterator[tuple[str, Block]]:
 
 
 def files() -> dict[str, set[str]]:
-    """The files that blocks are: name -> the texts that the pages give it."""
+    """Return the files that blocks are: name -> the texts that the pages give it."""
     found: dict[str, set[str]] = {}
     for _, block in blocks():
         if match := FILE.match(block.text):

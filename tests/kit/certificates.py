@@ -33,7 +33,7 @@ class Authority:
         )
 
     def certify(self, host: str, expired: bool = False) -> tuple[Path, Path]:
-        """The files of a certificate for a host name or address, and of its key."""
+        """Return the files of a certificate for a host name or address, and of its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         try:
             name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))

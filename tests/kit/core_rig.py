@@ -20,21 +20,25 @@ from parsync_redis.scheduler.core.plan import Plan
 def make(
     partitions: int = 1, strategy: Strategy = Strategy.QUALITY, seed: int = 1, shards: int = 1
 ) -> Core:
+    """Return the core of scheduler s1, which has read nothing yet."""
     return Core("s1", partitions, strategy, 1.5, np.random.default_rng(seed), shards=shards)
 
 
 def node(name: str, slots: int, score: float = 1.0, **labels: str) -> Node:
+    """Return an up node whose slots begin at the first bit of its partition; labels: label -> value."""
+    # name, state, incarnation, drain, first bit, slots, score, offer
     return Node(name, "up", 1, False, 0, slots, score, Resources.of(slots, labels=labels))
 
 
 def bitmap(count: int) -> bytes:
+    """Return a bitmap whose first `count` bits are free."""
     return np.packbits(np.ones(count, dtype=bool)).tobytes()
 
 
 def see(
     core: Core, p: int, nodes: list[Node], free: int, now_s: float = 0.0, version: int = 1
 ) -> None:
-    """The core has read a partition with `free` free slots from the first bit on."""
+    """Give the core a read of a partition with `free` free slots from the first bit on."""
     core.on_nodes(p, nodes, 1)
     core.on_snapshot(Snapshot(p, version, 1, bitmap(free), {}), now_s)
     core.plan(place=False, confirm=False)
@@ -67,7 +71,7 @@ class Queue:
         self.answer(self.core.plan(place=False, confirm=False))
 
     def answer(self, plan: Plan) -> list[Taken]:
-        """Answer a plan's look."""
+        """Answer a plan's look as the script `take` would; return the tasks that were taken."""
         found: list[Taken] = []
         for text, limit in takes(plan, self.shard):
             some = self.waiting.get(text, [])[:limit]
@@ -84,7 +88,7 @@ class Queue:
         return str(KindLine(len(some), some[0][0], some[-1][0])) if some else ""
 
     def turn(self) -> Plan:
-        """The core takes what it has seats for; return the plan in which it claims them."""
+        """Let the core take what it has seats for; return the plan in which it claims them."""
         self.answer(self.core.plan(confirm=False))
         return self.core.plan(place=False, confirm=False)
 
@@ -92,25 +96,29 @@ class Queue:
 def waiting(
     core: Core, count: int, needs: str = "slots=1", strategy: str = "", name: str = "work"
 ) -> Queue:
-    """Tasks of one kind wait, and the core knows."""
+    """Let tasks of one kind wait and tell the core; return their queue."""
     queue = Queue(core).add(Kind(name, needs, strategy).text, count)
     queue.tell()
     return queue
 
 
 def takes(plan: Plan, shard: int = 0) -> list[tuple[str, int]]:
+    """Return the (kind, how many tasks) that a plan takes in a shard; [] if it does not look there."""
     return plan.shard_looks[shard].take if shard in plan.shard_looks else []
 
 
 def reasons(plan: Plan, shard: int = 0) -> list[tuple[str, str]]:
+    """Return the (kind, why its tasks wait) that a plan writes in a shard."""
     return plan.reasons.get(shard, [])
 
 
 def claims_of(plan: Plan) -> list[str]:
+    """Return the place of each claim of a plan, as node/first slot."""
     return [f"{c.node}/{c.slots[0]}" for some in plan.commit.values() for c in some]
 
 
 def tasks_of(plan: Plan) -> list[str]:
+    """Return the task of each claim of a plan."""
     return [c.task for some in plan.commit.values() for c in some]
 
 
@@ -127,6 +135,7 @@ def after_a_gap(core: Core) -> Plan:
 
 
 def judge(core: Core, plan: Plan, word: ClaimOutcome) -> None:
+    """Give the core the same verdict on each claim of a plan."""
     for p, claims in plan.commit.items():
         core.on_judged(
             Judged(
@@ -140,5 +149,6 @@ def judge(core: Core, plan: Plan, word: ClaimOutcome) -> None:
 
 
 def judge_each(core: Core, plan: Plan, verdicts: Sequence[Verdict]) -> None:
+    """Give the core these verdicts on the claims of a plan, in the order of the claims."""
     for p, claims in plan.commit.items():
         core.on_judged(Judged(p, 2, 1000, claims, list(verdicts)))

@@ -153,7 +153,7 @@ def _flip(scene: Scene, key: str) -> None:
 
 
 def _held_twice(scene: Scene, key: str) -> None:
-    """The lease of the running task at a slot that it does not name."""
+    """Write the lease of the running task to a slot too that the lease does not name."""
     seat = _seat(scene, key)
     scene.client.hset(key, "n1/1" if seat == "n1/0" else "n1/0", scene.client.hget(key, seat))
 
@@ -168,12 +168,12 @@ def _seat(scene: Scene, key: str) -> str:
 
 
 def _ghost_beside(scene: Scene, key: str) -> None:
-    """A lease of no task at the slot that is free."""
+    """Write a lease of no task to the slot that is free."""
     _ghost_at(scene, key, "n1/1" if _seat(scene, key) == "n1/0" else "n1/0")
 
 
 def _ghost_over(scene: Scene, key: str) -> None:
-    """A lease of no task instead of that of the running task."""
+    """Write a lease of no task over that of the running task."""
     _ghost_at(scene, key, _seat(scene, key))
 
 
@@ -186,7 +186,7 @@ def _one_lost(scene: Scene, key: str) -> None:
 
 
 def _elsewhere(scene: Scene, key: str) -> None:
-    """The place of the running task on another node."""
+    """Write the place of the running task on another node."""
     text = scene.client.hget(key, scene.ids["running"]).decode()
     scene.client.hset(key, scene.ids["running"], text.replace(" n1/", " n2/"))
 

@@ -49,7 +49,7 @@ class Document:
             yield Block(match[1], match[2], headings[-1] if headings else "", match.span(2))
 
     def replace(self, blocks: list[tuple[Block, str]]) -> None:
-        """Writes other texts into some of its blocks."""
+        """Write other texts into some of its blocks."""
         for block, text in sorted(blocks, key=lambda pair: -pair[0].span[0]):
             self.text = self.text[: block.span[0]] + text + self.text[block.span[1] :]
         self.path.write_text(self.text, encoding="utf-8")
@@ -69,7 +69,7 @@ def command_of(words: list[str]) -> tuple[str, list[str]]:
 
 
 def tables(text: str) -> Iterator[list[str]]:
-    """The rows of every table, as their cells; without the rulers."""
+    """Yield the rows of every table, as their cells; without the rulers."""
     for line in text.splitlines():
         if line.startswith("|") and not re.fullmatch(r"[|\s:-]+", line):
             yield [cell.strip() for cell in line.strip().strip("|").split(" | ")]

@@ -128,10 +128,10 @@ class Driver:
         keys = self.keys.queues(kind) if kind != "pending" else []
         for shard in range(self.keys.shards if kind == "pending" else 0):
             keys += client.scan_iter(self.keys.pending("*", shard), count=1000)
-        found = [
+        ordered = [
             (order, id) for key in keys for id, order in client.zrange(key, 0, -1, withscores=True)
         ]
-        return [id.decode() for _, id in sorted(found)]
+        return [id.decode() for _, id in sorted(ordered)]
 
     def hash(self, kind: str, p: int = 0) -> dict[str, str]:
         """Return a hash of a partition."""
@@ -325,9 +325,9 @@ class Driver:
         """Return a claim by the present nodes; it asks no amounts unless `needs` says otherwise."""
         record = self.store.nodes(p).get(node)
         epoch = int(self.hash("meta", p).get("epoch", "0"))
-        asked = parse_needs(needs).asked
+        amounts = parse_needs(needs).asked
         first = record.first if record else 0
-        return Claim(task, attempt, p, node, tuple(slots), inc, asked, first, epoch)
+        return Claim(task, attempt, p, node, tuple(slots), inc, amounts, first, epoch)
 
     def commit(self, *args: Any, **kwargs: Any) -> Verdict:
         """Commit one claim, given as to `claim`, and return its verdict."""

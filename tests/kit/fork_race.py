@@ -103,11 +103,11 @@ def main() -> None:
         (given.guards, "guards", start_guard),
     ):
         began_s = time.monotonic()
-        found = hanging(count, start)
-        hang += found
+        hangs = hanging(count, start)
+        hang += hangs
         took_s = time.monotonic() - began_s
         print(
-            f"{what} started beside a forking pool that hang: {found} of {count} ({took_s:.1f} s)"
+            f"{what} started beside a forking pool that hang: {hangs} of {count} ({took_s:.1f} s)"
         )
     raise SystemExit(1 if hang else 0)
 

@@ -20,13 +20,16 @@ class Gate:
         self.url = ""
 
     def shut(self):
+        """Hold back replies from now on."""
         self._open.clear()
         self.asked.clear()
 
     def open(self):
+        """Let replies pass, also those that waited."""
         self._open.set()
 
     async def serve(self, reader, writer):
+        """Pass the bytes of a connection in both directions until an end closes it."""
         self.connections += 1
         there = await asyncio.open_connection(self._server.hostname, self._server.port)
         try:

@@ -17,8 +17,8 @@ from tests.kit.waiting import child_ended, until
 LONG_S = 3600.0
 
 
-class Kept:
-    """Node n1 of partition 0, as its agent's thread that renews sees it."""
+class GuardedNode:
+    """Node n1 of partition 0 and its guard. The test plays the agent's thread that renews."""
 
     def __init__(self, url: str, file: Path, standstill_s: float = LONG_S, shards: int = 1) -> None:
         self.store = Store.from_url(url, "guarded")
@@ -32,49 +32,49 @@ class Kept:
         )
         self.isolation.join("", shards)
 
-    def keep(self, lease_s: float = LONG_S, still: str = "") -> list[Report]:
-        """Give a sign of life; return what the guard has told."""
+    def give_sign(self, lease_s: float = LONG_S, still: str = "") -> list[Report]:
+        """Give a sign of life; return what the guard has reported."""
         return self.isolation.keep(
             self.store, LeaseKeeper("n1"), Order(0, self.inc, lease_s, still)
         )
 
-    def kept(self, lease_s: float = LONG_S) -> RunIsolation:
-        """Return what isolates a run, once the guard has renewed a lease of this length."""
+    def renewed(self, lease_s: float = LONG_S) -> RunIsolation:
+        """Wait until the guard has renewed a lease of this length; return what isolates a run."""
         self.isolation.begin()
-        before = self.moved
-        self.keep(lease_s)
-        until(lambda: self.moved > before, "the guard has renewed by this order")
+        before = self.counter
+        self.give_sign(lease_s)
+        until(lambda: self.counter > before, "the guard has renewed by this order")
         until(self.isolation.has_news, "it says so")
         until(
-            lambda: not self.isolation.hindrance((0,)) or not self.keep(lease_s),
+            lambda: not self.isolation.hindrance((0,)) or not self.give_sign(lease_s),
             "runs may be started",
         )
-        found = self.isolation.of((0,))
-        assert found is not None
-        return found
+        isolation = self.isolation.of((0,))
+        assert isolation is not None
+        return isolation
 
     @property
-    def moved(self) -> int:
-        """The node's counter."""
+    def counter(self) -> int:
+        """Return the node's counter."""
         line: Any = self.store.client.hget(self.store.keys.partition(0, "alive"), "n1")
         return int(line.decode().split()[1].partition("=")[2])
 
     @property
     def state(self) -> str:
-        """The node's state."""
+        """Return the node's state."""
         return self.store.nodes(0)["n1"].state
 
     @property
     def pid(self) -> int:
-        """The guard's process."""
+        """Return the process id of the guard."""
         assert self.isolation._guard is not None
         return self.isolation._guard.pid
 
-    def lapse(self) -> None:
-        """Have the server give the node up, as a leader would."""
+    def give_up(self) -> None:
+        """Have the server give the node up (`reclaim`), as a leader would."""
         commands = self.store.commands
         until(
-            lambda: self.store.run(commands.reclaim(0, "n1", self.inc, self.moved))[0] == "down",
+            lambda: self.store.run(commands.reclaim(0, "n1", self.inc, self.counter))[0] == "down",
             "it is down",
         )
 
@@ -86,7 +86,7 @@ class Kept:
 
 
 def forked(work: Callable[[], Any]) -> int:
-    """A child that does this and ends; its process id."""
+    """Fork a child that does this and ends; return its process id."""
     pid = os.fork()
     if pid == 0:
         try:

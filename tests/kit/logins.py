@@ -43,28 +43,28 @@ class Guarded:
 
     @staticmethod
     def login(client: redis.Redis, role: Role, options: RightsOptions | None = None) -> None:
-        """Makes the login of a role."""
+        """Make the login of a role."""
         sha256 = hashlib.sha256(f"pw-{role}".encode()).hexdigest()
         name, *words = rules(user_line(role, CLUSTER, sha256, options))
         client.execute_command("ACL", "SETUSER", name, *words)
 
     def url(self, role: str) -> str:
-        """The address with the login of a role."""
+        """Return the address with the login of a role."""
         return self.address(f"{role}:pw-{role}")
 
     def address(self, login: str) -> str:
-        """The address with a login of the cluster, with or without its password."""
+        """Return the address with a login of the cluster, with or without its password."""
         scheme, _, place = self._running.url.partition("://")
         return f"{scheme}://{CLUSTER}-{login}@{place}"
 
     def denials(self) -> list[tuple[str, str]]:
-        """The denials of each login, except of CLIENT SETINFO: redis-py tries it, and Redis 7.0
-        does not have it.
+        """Return the denials of each login, except of CLIENT SETINFO: redis-py tries it, and Redis
+        7.0 does not have it.
         """
-        found = [
+        denied = [
             entry for admin in self.admins for entry in admin.execute_command("ACL", "LOG", 1000)
         ]
-        pairs = {(entry[b"username"].decode(), entry[b"object"].decode()) for entry in found}
+        pairs = {(entry[b"username"].decode(), entry[b"object"].decode()) for entry in denied}
         return sorted((who, what) for who, what in pairs if what != "client|setinfo")
 
     def dry_run(self, role: Role, *words: str) -> str:
@@ -73,13 +73,14 @@ class Guarded:
         return "" if reply == b"OK" else reply.decode()
 
     def stop(self) -> None:
+        """Close the connections and stop the server."""
         for admin in self.admins:
             admin.close()
         self._running.stop()
 
 
 def rules(line: str) -> list[str]:
-    """The words of a login's line; a group in parentheses counts as one word."""
+    """Return the words of a login's line; a group in parentheses counts as one word."""
     words: list[str] = []
     for word in line.split():
         if words and words[-1].startswith("(") and not words[-1].endswith(")"):

@@ -19,7 +19,7 @@ MARK = "<!-- From here on made by tests/docs/test_api.py from the code; do not e
 
 
 def cli_part() -> str:
-    """The flags of every command."""
+    """Return the flags of every command."""
     return "\n".join(
         text for name in all_commands() for text in _command(f"parsync {name}", load(name), "###")
     )
@@ -40,7 +40,7 @@ def _command(name: str, command: Any, level: str) -> Iterator[str]:
 
 
 def _row(one: Any) -> str:
-    """A row of the table: an argument or an option, of typer's own click."""
+    """Return a row of the table: an argument or an option, of typer's own click."""
     if not one.opts[0].startswith("-"):
         named = str(one.metavar or one.name).strip("[].").upper()
         return f"| `{named}{'...' if one.nargs != 1 else ''}` | | {_cell(one.help)} |"
@@ -54,7 +54,7 @@ def _row(one: Any) -> str:
 
 
 def _value(annotation: Any) -> str:
-    """The word for the values of a type, or of the items of a list."""
+    """Return the word for the values of a type, or of the items of a list."""
     (inner,) = [one for one in (*get_args(annotation), annotation) if one is not type(None)][:1]
     return {int: "INTEGER", float: "NUMBER", Path: "FILE"}.get(inner, "TEXT")
 
@@ -64,7 +64,7 @@ def _cell(text: str | None) -> str:
 
 
 def http_part() -> str:
-    """The paths of the API, of events, of submitters and of operators."""
+    """Return the paths of the API, of events, of submitters and of operators."""
     api = Api.__new__(Api)
     events = EventsApi.__new__(EventsApi)
     operate = OperatorPages.__new__(OperatorPages)
@@ -82,7 +82,7 @@ def http_part() -> str:
 
 
 def made(page: str, part: str) -> str:
-    """A page with its part made anew."""
+    """Return a page with its part made anew."""
     head, mark, _ = Document(page).text.partition(MARK)
     assert mark, f"{page} has no line {MARK}"
     return f"{head}{MARK}\n{part}"

@@ -35,7 +35,9 @@ def family(script: Script) -> str:
 
 
 def uses(script: Script) -> set[tuple[str, str]]:
-    """(command, kind) of each call: ('hset', 'q:tasks'), ('spublish', 'channel'), ('time', '')."""
+    """Return (command, kind) of each call: ('hset', 'q:tasks'), ('spublish', 'channel'), ('time',
+    '').
+    """
     return {(command.lower(), kind) for command, kind in _uses(script)}
 
 
@@ -70,8 +72,8 @@ def _uses(script: Script) -> Iterator[tuple[str, str]]:
 
 
 def _any(script: Script, command: str) -> list[str]:
-    """The kinds of key that a command is called on which takes more than one: a library's, or a
-    repair's.
+    """Return the kinds of key that a command is called on which takes more than one: a library's,
+    or a repair's.
     """
     where = family(script)
     if script.verb == "discard":

@@ -192,8 +192,8 @@ class PartitionRules(RuleBasedStateMachine):
         partition = self.reference.partition(p)
         node = partition.nodes.get(name)
         inc, first = (node.inc, node.first) if node else (1, 0)
-        asked = parse_needs(needs).asked
-        return Claim(id, attempt, p, name, slots, inc, asked, first, partition.epoch - behind)
+        amounts = parse_needs(needs).asked
+        return Claim(id, attempt, p, name, slots, inc, amounts, first, partition.epoch - behind)
 
     def claim(self, claim: Claim, times: int = 1) -> None:
         """Commit a claim, perhaps twice in one call."""

@@ -18,14 +18,16 @@ START_S = 300.0
 
 
 def named_program() -> str | None:
-    """The start script that PARSYNC_TEST_RABBITMQ names: who names one wants the tests to run, not
-    to be skipped.
+    """Return the start script that PARSYNC_TEST_RABBITMQ names, or None: who names one wants the
+    tests to run, not to be skipped.
     """
     return os.environ.get("PARSYNC_TEST_RABBITMQ")
 
 
 def rabbitmq_program() -> str | None:
-    """The server's own start script, which needs no root: the one that is named, or Debian's."""
+    """Return the server's own start script, which needs no root: the one that is named, or
+    Debian's.
+    """
     named = named_program()
     found = (
         [named]
@@ -36,7 +38,7 @@ def rabbitmq_program() -> str | None:
 
 
 def epmd_program() -> str | None:
-    """Erlang's port mapper, which RabbitMQ needs."""
+    """Return the program of Erlang's port mapper, which RabbitMQ needs; None if there is none."""
     return os.environ.get("PARSYNC_TEST_EPMD") or shutil.which("epmd")
 
 
@@ -72,7 +74,7 @@ class RabbitMQ:
         self._server: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Starts the server, unless it runs, and waits until it answers."""
+        """Start the server, unless it runs, and wait until it answers."""
         if self._server is not None:
             return
         mapper = epmd_program()
@@ -100,9 +102,9 @@ class RabbitMQ:
         assert self._server is not None
         deadline = time.monotonic() + START_S
         while not self._answers():
-            said = (self.folder / "output").read_text(errors="replace")[-800:]
-            assert self._server.poll() is None, f"RabbitMQ has ended: {said}"
-            assert time.monotonic() < deadline, f"RabbitMQ did not start: {said}"
+            text = (self.folder / "output").read_text(errors="replace")[-800:]
+            assert self._server.poll() is None, f"RabbitMQ has ended: {text}"
+            assert time.monotonic() < deadline, f"RabbitMQ did not start: {text}"
             time.sleep(0.05)
 
     def _answers(self) -> bool:
@@ -118,7 +120,7 @@ class RabbitMQ:
             os.killpg(self._server.pid, how)
 
     def kill(self) -> None:
-        """Kills the server."""
+        """Kill the server."""
         self._send(signal.SIGKILL)
         if self._server is not None:
             ended(self._server)
@@ -134,7 +136,7 @@ class RabbitMQ:
         self._until_it_answers()
 
     def close(self) -> None:
-        """Ends everything and removes the folder."""
+        """End everything and remove the folder."""
         self.kill()
         if self._mapper is not None:
             self._mapper.kill()

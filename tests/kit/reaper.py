@@ -49,7 +49,7 @@ def marked() -> dict[str, str]:
 
 
 def refuse_unmarked() -> None:
-    """From now on refuse to start a program here that no reaper would find."""
+    """Refuse from now on to start a program here that no reaper would find."""
     folder = os.environ["TMPDIR"]
 
     def refuse(event: str, args: tuple[Any, ...]) -> None:

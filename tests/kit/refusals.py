@@ -65,7 +65,7 @@ def setting(
 
 
 def full_disk(server: EmbeddedServer) -> AbstractContextManager[None]:
-    """MISCONF: a limit on the size of the server's files stands for the disk."""
+    """Make writes fail with MISCONF: a limit on the size of the server's files stands for the disk."""
     return _full_disk(server)
 
 
@@ -83,7 +83,7 @@ def _full_disk(server: EmbeddedServer) -> Iterator[None]:
 
 @contextmanager
 def failed_snapshot(server: EmbeddedServer) -> Iterator[None]:
-    """MISCONF: the last snapshot failed, because its folder is gone.
+    """Make writes fail with MISCONF: the last snapshot failed, because its folder is gone.
 
     The server has no append-only file.
     """
@@ -102,7 +102,9 @@ def failed_snapshot(server: EmbeddedServer) -> Iterator[None]:
 
 @contextmanager
 def replica(server: EmbeddedServer) -> Iterator[None]:
-    """READONLY: the server follows a primary where nobody is, so that its data stays."""
+    """Make writes fail with READONLY: the server follows a primary where nobody is, so that its
+    data stays.
+    """
     with admin(server) as client:
         client.execute_command("REPLICAOF", "127.0.0.1", "1")
         try:
@@ -114,7 +116,9 @@ def replica(server: EmbeddedServer) -> Iterator[None]:
 
 @contextmanager
 def stale_replica(server: EmbeddedServer) -> Iterator[None]:
-    """MASTERDOWN: the server has lost its primary, and also refuses to be read."""
+    """Make commands fail with MASTERDOWN: the server has lost its primary, and also refuses to be
+    read.
+    """
     with admin(server) as client:
         client.config_set("replica-serve-stale-data", "no")
         try:
@@ -145,7 +149,7 @@ def endless_script(server: EmbeddedServer) -> Iterator[None]:
 
 @contextmanager
 def loading(server: EmbeddedServer) -> Iterator[None]:
-    """LOADING: the server reads its data again, a millisecond for each key."""
+    """Make commands fail with LOADING: the server reads its data again, a millisecond for each key."""
 
     def run() -> None:
         with suppress(RedisError):
@@ -167,7 +171,7 @@ def loading(server: EmbeddedServer) -> Iterator[None]:
 
 @contextmanager
 def fewer_rights(server: EmbeddedServer) -> Iterator[None]:
-    """NOPERM: the login loses the right to write."""
+    """Make writes fail with NOPERM: the login loses the right to write."""
     with admin(server) as client:
         client.execute_command("ACL", "SETUSER", "default", "-@write")
         try:

@@ -78,7 +78,7 @@ class Rig:
     # -- processes ---------------------------------------------------------------------------------
 
     def schedulers(self, n: int = 1, lease_s: float = LEASE_S, **flags: object) -> list[str]:
-        """Starts schedulers, and waits until they are members."""
+        """Start schedulers, and wait until they are members."""
         names = self.stack.scheduler(n, lease_s=lease_s, partitions=2, **flags)
         key = self.store.keys.shared("schedulers")
         self.until(
@@ -87,7 +87,7 @@ class Rig:
         return names
 
     def worker(self, node: str, *extra: str, up: bool = True, **options: Any) -> str:
-        """Starts a worker that is a node, and waits until it is up."""
+        """Start a worker that is a node, and wait until it is up."""
         options.setdefault("slots", 2)
         self.stack.worker(APP, node, extra=("-l", "info", "-E", *extra), **options)
         if up:
@@ -104,11 +104,11 @@ class Rig:
         )
 
     def node(self, name: str) -> NodeView:
-        """A node as Redis has it; its state is '' if there is none."""
-        found = [node for node in self.client.nodes() if node.name == name]
+        """Return a node as Redis has it; its state is '' if there is none."""
+        nodes = [node for node in self.client.nodes() if node.name == name]
         return (
-            found[0]
-            if found
+            nodes[0]
+            if nodes
             else NodeView(name, -1, cast("NodeState", ""), False, 0, 0.0, 0, 0, 0, {}, {}, {})
         )
 
@@ -126,7 +126,7 @@ class Rig:
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
     def pid(self, process: str) -> int:
-        """The process id of a program of the stack."""
+        """Return the process id of a program of the stack."""
         return self.stack.processes[process].popen.pid
 
     def signal_all(self, process: str, how: int) -> None:
@@ -151,7 +151,7 @@ class Rig:
     # -- facts -------------------------------------------------------------------------------------
 
     def until(self, fact: Callable[[], T], what: str, patience_s: float = PATIENCE_S) -> T:
-        """Waits for a fact and returns it; says what was not seen, and what the processes last
+        """Wait for a fact and return it; say what was not seen, and what the processes last
         printed.
 
         `pytest -rP` shows how long each fact took.
@@ -183,7 +183,7 @@ class Rig:
         return self.client.status(str(id))
 
     def until_state(self, id: Any, *states: str) -> TaskStatus:
-        """Waits until a task is in one of these states."""
+        """Wait until a task is in one of these states."""
         try:
             self.until(
                 lambda: self.status(id).state in states, f"task {id} is {' or '.join(states)}"
@@ -193,26 +193,26 @@ class Rig:
         return self.status(id)
 
     def leases(self) -> list[Lease]:
-        """Every lease of the cluster."""
+        """Return every lease of the cluster."""
         return [
             lease for p in (0, 1) for lease in self.store.leases(p, self.store.nodes(p).values())
         ]
 
     def until_idle(self) -> None:
-        """Waits until no slot is held."""
+        """Wait until no slot is held."""
         self.until(lambda: not self.leases(), "no slot is held")
 
     def marks(self, event: str = "", key: str = "") -> list[list[str]]:
-        """The marks that tasks have left, [event, key, pid, time], in their order."""
-        found = [mark.decode().split() for mark in self.redis.lrange(self.tasks.MARKS, 0, -1)]
-        return [mark for mark in found if event in ("", mark[0]) and key in ("", mark[1])]
+        """Return the marks that tasks have left, [event, key, pid, time], in their order."""
+        marks = [mark.decode().split() for mark in self.redis.lrange(self.tasks.MARKS, 0, -1)]
+        return [mark for mark in marks if event in ("", mark[0]) and key in ("", mark[1])]
 
     def counts(self, event: str) -> Counter[str]:
         """Return, by key, how many marks of this event there are."""
         return Counter(mark[1] for mark in self.marks(event))
 
     def open(self, gate: str = "go") -> None:
-        """Lets the tasks pass that wait at a gate."""
+        """Let the tasks pass that wait at a gate."""
         self.redis.set(f"test:gate:{gate}", "open", ex=300)
 
     def until_clean(self) -> None:
@@ -223,7 +223,7 @@ class Rig:
             time.sleep(0.1)
 
     def close(self) -> None:
-        """Stops everything."""
+        """Stop everything."""
         self.stack.stop()
         self.client.close()
         self.store.client.close()

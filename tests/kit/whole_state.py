@@ -56,7 +56,7 @@ def state_of_server(store: Store) -> State:
 
 
 def _check_marks(keys: list[bytes], values: list[Any]) -> None:
-    """A task with rare fields has the mark in its line: otherwise nobody reads them."""
+    """Check that a task with rare fields has the mark in its line: otherwise nobody reads them."""
     lines = {
         id: text
         for key, value in zip(keys, values, strict=True)

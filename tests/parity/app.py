@@ -21,12 +21,12 @@ PARSYNC = "parsync"
 def route_by_argument(
     name: str, args: Any, kwargs: Any, options: Any, task: Any = None, **more: Any
 ) -> Any:
-    """A router that cannot say where a task goes without its arguments."""
+    """Route a task by its arguments: without them the router cannot say where the task goes."""
     return {"queue": kwargs["queue"]} if name == "parity.by_argument" else None
 
 
 def build(kind: str, url: str) -> Celery:
-    """The app; `app.t` has its tasks by name."""
+    """Return the app; `app.t` has its tasks by name."""
     app = Celery("parity", broker=url, backend=url, set_as_current=False)
     app.conf.update(
         accept_content=["json", "pickle", "yaml", "msgpack"],

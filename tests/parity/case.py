@@ -53,7 +53,7 @@ class Case:
 
     @property
     def id(self) -> str:
-        """The name of the case in tests and on the page."""
+        """Return the name of the case in tests and on the page."""
         return f"{self.calls}: {self.shows}"
 
 
@@ -106,21 +106,21 @@ class Context:
         return [result.state, value] if hasattr(result, "state") else value
 
     def until(self, fact: Callable[[], Any], what: str = "a fact") -> Any:
-        """Waits for a fact and returns it."""
+        """Wait for a fact and return it."""
         return until(fact, what, PATIENCE_S)
 
     def marks(self, n: int = 0, key: str = "") -> list[str]:
-        """The marks under this case's key, as soon as there are n of them."""
+        """Return the marks under this case's key, as soon as there are n of them."""
         name = MARKS + (key or self.key)
         self.until(lambda: self.redis.llen(name) >= n, f"{n} marks")
         return list(self.redis.lrange(name, 0, -1))
 
     def open(self, key: str = "") -> None:
-        """Opens the gate at which this case's tasks wait."""
+        """Open the gate at which this case's tasks wait."""
         self.redis.set(GATES + (key or self.key), "open", ex=60)
 
     def begun(self, *results: Any) -> None:
-        """Waits until the worker knows that these tasks run: their own marks come a
+        """Wait until the worker knows that these tasks run: their own marks come a
         moment earlier.
         """
         ids = [result.id for result in results]
@@ -133,12 +133,12 @@ class Context:
         self.until(active, "they run")
 
     def states(self, results: Any) -> list[str]:
-        """The states of results, in order, when all have ended."""
+        """Return the states of results, in order, when all have ended."""
         return [self.end(result) and result.state for result in results]
 
 
 def raised(run: Callable[[], Any]) -> Any:
-    """The exception that it raises."""
+    """Return the exception that it raises."""
     try:
         value = run()
     except Exception as error:
@@ -151,7 +151,9 @@ _NOISE = ((_UUID, "ID"), (re.compile(r" Job: \d+"), ""), (re.compile(r"0x[0-9a-f
 
 
 def comparable(value: Any, worker: str = "") -> Any:
-    """A value without what differs from one run to the next: ids, addresses, the worker's name."""
+    """Return a value without what differs from one run to the next: ids, addresses, the worker's
+    name.
+    """
     if isinstance(value, str):
         for pattern, word in _NOISE:
             value = pattern.sub(word, value)
@@ -199,11 +201,11 @@ class Said:
             self._events.setdefault(event.get("uuid"), []).append(dict(event))
 
     def of(self, id: str) -> list[dict[str, Any]]:
-        """The events of one task so far."""
+        """Return the events of one task so far."""
         with self._lock:
             return list(self._events.get(id, ()))
 
 
 def connect(url: str) -> Any:
-    """Redis, as a case reads marks."""
+    """Return a client of Redis, as a case reads marks."""
     return redis.Redis.from_url(url, decode_responses=True)

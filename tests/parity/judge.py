@@ -31,7 +31,7 @@ def these(pool: str) -> list[Case]:
 
 
 def selected(items: Iterable[Any], module: str) -> list[Case]:
-    """The cases of the tests that pytest will run."""
+    """Return the cases of the tests that pytest will run."""
     return [item.callspec.params["case"] for item in items if item.module.__name__ == module]
 
 

@@ -207,7 +207,7 @@ began.
 
 
 def end(how: str) -> None:
-    """Ends the run, or its process, without an ordinary exception."""
+    """End the run, or its process, without an ordinary exception."""
     if how == "sys.exit":
         sys.exit(3)
     if how == "sys.exit()":

@@ -65,7 +65,7 @@ class Parity:
             )
 
     def start(self) -> None:
-        """Starts everything, and waits until the workers answer and the readers of events hear."""
+        """Start everything, and wait until the workers answer and the readers of events hear."""
         words = ("-l", "info", "-E", "-c", str(PROCESSES), "--without-mingle", "--without-gossip")
         self.stacks[PARSYNC].scheduler(1, partitions=1, lease_s=LONG_LEASE_S)
         for kind in KINDS:
@@ -104,7 +104,7 @@ class Parity:
             self._until_heard(kind, deadline)
 
     def _until_heard(self, kind: str, deadline: float) -> None:
-        """Sends an event of its own until the reader hears it: what is sent before it has
+        """Send an event of its own until the reader hears it: what is sent before it has
         subscribed is lost.
         """
         probe = uuid4().hex
@@ -115,8 +115,8 @@ class Parity:
                 time.sleep(0.05)
 
     def held(self) -> list[str]:
-        """The tasks that still hold slots when a lease has passed since all cases ended; none,
-        unless a slot leaks.
+        """Return the tasks that still hold slots when a lease has passed since all cases ended;
+        none, unless a slot leaks.
         """
         store = Store.from_url(self.urls[PARSYNC], "parsync")
         deadline = time.monotonic() + 180
@@ -128,7 +128,7 @@ class Parity:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """Stops everything."""
+        """Stop everything."""
         for said in self.said.values():
             said.stop()
         for reader in self._readers:
@@ -141,7 +141,7 @@ class Parity:
         self._server.stop()
 
     def run(self, cases: Iterable[Case]) -> dict[str, dict[str, "Future[Any]"]]:
-        """Runs cases on both stacks, many at a time and then those that must be alone; their
+        """Run cases on both stacks, many at a time and then those that must be alone; their
         answers by id and kind.
         """
         cases = list(cases)
@@ -187,7 +187,7 @@ class Parity:
 
 @contextmanager
 def running(pool: str, logs: Path) -> Iterator[Parity]:
-    """A rig that runs, and leaves nothing behind."""
+    """Yield a rig that runs; leave nothing behind."""
     rig = Parity(pool, logs)
     try:
         rig.start()

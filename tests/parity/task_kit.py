@@ -19,7 +19,7 @@ _clients: dict[int, Any] = {}
 
 
 def task(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds a task with these options."""
+    """Add a task with these options."""
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         TASKS.append((function, options))
@@ -29,7 +29,7 @@ def task(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def client() -> Any:
-    """Redis, over a connection of this process."""
+    """Return a client of Redis, over a connection of this process."""
     if os.getpid() not in _clients:
         _clients[os.getpid()] = redis.Redis.from_url(
             os.environ["PARITY_URL"], decode_responses=True
@@ -38,12 +38,12 @@ def client() -> Any:
 
 
 def mark(key: str, what: object = "") -> int:
-    """Leaves a mark that the case reads; how many there are."""
+    """Leave a mark that the case reads; return how many there are."""
     return int(client().rpush(MARKS + key, str(what)))
 
 
 def wait(key: str) -> None:
-    """Waits at a gate until the case opens it."""
+    """Wait at a gate until the case opens it."""
     deadline = time.monotonic() + GATE_S
     while not client().exists(GATES + key):
         assert time.monotonic() < deadline, "nobody opened the gate"

@@ -16,7 +16,7 @@ from tests.kit.servers import PRIMARIES, server_programs, start_cluster
 
 @pytest.fixture(scope="session")
 def tasks() -> Iterator[ModuleType]:
-    """The module of the app, on a server of its own."""
+    """Yield the module of the app, on a server of its own."""
     program = next(iter(server_programs().values()))
     with (
         EmbeddedServer(program) as server,
@@ -41,7 +41,7 @@ def tasks() -> Iterator[ModuleType]:
 def new_rig(
     tasks: ModuleType, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., Rig]]:
-    """Makes the module's rig; everything it has started is stopped after the module."""
+    """Make the module's rig; everything it has started is stopped after the module."""
     made: list[Rig] = []
 
     def make(**env: str) -> Rig:
@@ -55,7 +55,7 @@ def new_rig(
 
 @pytest.fixture(autouse=True)
 def audited(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After each test, fail if the audit finds a state that no script writes."""
+    """Fail after each test if the audit finds a state that no script writes."""
     rig = request.getfixturevalue("rig") if "rig" in request.fixturenames else None
     if rig is not None:
         rig.redis.delete(rig.tasks.MARKS)

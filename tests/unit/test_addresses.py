@@ -153,7 +153,7 @@ def test_a_cluster_without_a_host_or_with_a_database_is_refused(rest: str) -> No
         ("redis+cluster://a,b?ssl_ca_certs=/x", "needs TLS"),
     ],
 )
-def test_what_nobody_understands_in_an_address_is_one_sentence(url: str, says: str) -> None:
+def test_an_unknown_part_of_an_address_is_refused_in_one_sentence(url: str, says: str) -> None:
     for read in (lambda: Settings.load(url=url), lambda: connect(url)):
         with pytest.raises(InvalidInput) as caught:
             read()

@@ -9,14 +9,14 @@ def test_the_age_of_a_thing_is_since_it_was_first_seen():
     assert watch.look(10.5, ["a", "b"]) == {"a": 0.5, "b": 0.0}
 
 
-def test_what_was_gone_meanwhile_is_new():
+def test_the_age_of_a_thing_that_returns_begins_anew():
     watch = AgeTracker(1.0)
     for now_s, things in ((10.0, ["a"]), (10.5, []), (11.0, ["a"])):
         ages = watch.look(now_s, things)
     assert ages == {"a": 0.0}
 
 
-def test_who_did_not_look_for_a_while_has_seen_nothing():
+def test_an_age_tracker_that_paused_forgets_all_ages():
     watch = AgeTracker(1.0)
     watch.look(10.0, ["a"])
     assert watch.look(11.0, ["a"]) == {"a": 1.0}

@@ -49,7 +49,7 @@ def asks(how: str, error: ParsyncError, **request: object) -> None:
         ("replace", Unreachable("no answer")),
     ],
 )
-def test_what_the_server_may_have_or_takes_later_goes_back_and_is_no_failure(
+def test_a_result_in_doubt_or_refused_for_now_goes_back_without_a_failure(
     how: str, error: ParsyncError
 ) -> None:
     with pytest.raises(Reject) as raised:
@@ -62,6 +62,6 @@ def test_what_the_server_may_have_or_takes_later_goes_back_and_is_no_failure(
 @pytest.mark.parametrize(
     "kind", [InvalidInput, Infeasible, UnknownTask, AccessDenied, BrokenContract]
 )
-def test_what_is_refused_fails_its_task(how: str, kind: type[ParsyncError]) -> None:
+def test_a_lasting_refusal_fails_its_task(how: str, kind: type[ParsyncError]) -> None:
     with pytest.raises(kind):
         asks(how, kind("refused"))

@@ -114,7 +114,7 @@ def test_an_answer_that_breaks_off_changes_nothing(demand, tmp_path):
 
 
 @pytest.mark.parametrize("code", [0, 7])
-def test_once_ends_as_its_command_does(demand, code):
+def test_once_exits_with_the_code_of_its_command(demand, code):
     command = [sys.executable, "-c", f"import sys; sys.exit({code} if sys.argv[1] == '1' else 99)"]
     done = run([*PROGRAM, demand.url, "--most", "9", "--once", "--", *command], 60)
     assert done.returncode == code

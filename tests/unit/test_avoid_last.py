@@ -13,7 +13,7 @@ from tests.kit.driver import Driver
 
 
 def nodes(*slots: int) -> list[Node]:
-    """Nodes n1, n2, ... of so many slots, the first with by far the best score."""
+    """Return nodes n1, n2, ... of so many slots, the first with by far the best score."""
     found = []
     first = 0
     for number, count in enumerate(slots, 1):
@@ -24,7 +24,7 @@ def nodes(*slots: int) -> list[Node]:
 
 
 def again(core: Core, count: int) -> Plan:
-    """Tasks that ran on n1 wait; return the plan in which the core claims seats for them."""
+    """Let tasks wait that ran on n1; return the plan in which the core claims seats for them."""
     queue = Queue(core).add("work slots=1", count)
     queue.last = "n1"
     queue.tell()
@@ -112,7 +112,7 @@ def test_a_publication_of_others_knows_no_last_node(any_store: Store) -> None:
     assert last_of(drive) == [("a", "")]
 
 
-def test_what_take_says_of_a_task_is_read() -> None:
+def test_the_reply_of_take_is_read_for_each_task() -> None:
     kind = Kind.of("work slots=1")
     assert Taken.of("a", "1@1", kind, "17 n1") == Taken("a", "1@1", kind, 17, "n1")
     assert Taken.of("a", "1@1", kind, "17") == Taken("a", "1@1", kind, 17)

@@ -13,8 +13,8 @@ SHARDS = 3
 
 
 def spread() -> tuple[Core, list[Queue]]:
-    """A core that sees two free slots in each of two partitions, and three shards with two tasks
-    each.
+    """Return a core that sees two free slots in each of two partitions, and three shards with two
+    tasks each.
     """
     core = make(2, shards=SHARDS)
     for p in range(2):
@@ -27,12 +27,13 @@ def spread() -> tuple[Core, list[Queue]]:
 
 
 def tell(core: Core, queues: list[Queue]) -> None:
+    """Tell the core which kinds wait in these shards."""
     plan = core.plan(place=False, confirm=False)
     for queue in queues:
         queue.answer(plan)
 
 
-def test_nothing_is_placed_in_a_partition_without_an_answer_until_its_next_turn_reads_it() -> None:
+def test_no_task_is_placed_in_a_silent_partition_until_the_next_turn_reads_the_partition() -> None:
     core, queues = spread()
     core.on_unread(0)
     assert core.view.free_count == 2

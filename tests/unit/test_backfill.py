@@ -60,13 +60,13 @@ def test_a_kind_must_have_waited_for_a_while_by_the_time_that_its_node_needs() -
     assert booked(facts("n1"), ends={"n1": held("n1", 1, 1, 1, 1)}, waited_ms=LEAST_MS - 1) is None
 
 
-def test_a_node_whose_tasks_nobody_knows_is_not_booked() -> None:
+def test_a_node_with_tasks_of_unknown_run_times_is_not_booked() -> None:
     ends = {"n1": held("n1", 1, 1, 1, None), "n2": held("n2", 9000, 1, 1, 1)}
     assert booked(facts("n1"), facts("n2"), ends=ends) == ("n2", 9000)
     assert booked(facts("n1"), ends=ends) is None
 
 
-def test_a_kind_keeps_its_node_unless_another_is_much_earlier() -> None:
+def test_a_kind_keeps_its_booked_node_unless_another_node_is_free_much_earlier() -> None:
     ends = {
         "n1": held("n1", *[4000] * 4),
         "n2": held("n2", *[3000] * 4),
@@ -101,7 +101,7 @@ def test_each_waiting_task_of_a_kind_gets_a_node_while_there_are_places() -> Non
     assert several(tasks=["t1"], n1=300, n2=100) == {"n2": "t1"}
 
 
-def test_a_task_keeps_its_node_and_that_of_one_which_waits_no_more_goes_to_the_next() -> None:
+def test_a_task_keeps_its_node_and_the_next_task_inherits_the_node_of_a_task_that_left() -> None:
     before = [Booking("n1", BIG, "t1", NOW, NOW - 9), Booking("n2", BIG, "t2", NOW, NOW - 9)]
     assert several(before, n1=300, n2=200) == {"n1": "t1", "n2": "t2"}
     assert several(before, ["t2", "t3"], n1=300, n2=400, n3=250) == {"n2": "t2", "n1": "t3"}
@@ -182,7 +182,7 @@ def two_nodes(free: int = 8) -> Core:
     return core
 
 
-def test_others_go_to_another_node_and_wait_when_that_is_full() -> None:
+def test_other_kinds_go_to_another_node_and_wait_while_that_node_is_full() -> None:
     core = two_nodes()
     core.on_barred(bars())
     queue = waiting(core, 6)
@@ -223,13 +223,13 @@ def test_a_task_goes_to_a_booked_node_if_it_ends_before(runs_ms: float | None, g
     )
 
 
-def test_the_kind_itself_takes_its_node() -> None:
+def test_the_booked_kind_takes_its_node() -> None:
     core = two_nodes(free=4)
     core.on_barred(bars())
     assert claims_of(waiting(core, 1, "slots=4", name="big").turn()) == ["n1/0"]
 
 
-def test_when_the_booking_ends_what_was_barred_is_placed_there() -> None:
+def test_a_barred_kind_is_placed_on_the_node_after_the_booking_ends() -> None:
     core = two_nodes(free=4)
     core.on_barred(bars())
     queue = waiting(core, 2)
@@ -315,7 +315,7 @@ def test_a_booking_of_a_kind_that_nobody_can_submit_is_none() -> None:
     assert read_booking("n1", Booking("n1", "big x", "t", NOW).text) is None
 
 
-def test_the_oldest_large_kinds_are_told() -> None:
+def test_the_core_finds_the_oldest_large_kinds() -> None:
     core = two_nodes(free=0)
     queue = Queue(core).add("small slots=1", 1)
     for number in range(MOST_LARGE + 8):
@@ -323,11 +323,11 @@ def test_the_oldest_large_kinds_are_told() -> None:
     queue.add("one slots=1 gpu=1", 1, first=1)
     queue.tell()
     core.plan()
-    found = find_large(core.queue.blocked.strict, LeastAsked(10.0))
-    assert [one.first for one in found] == sorted(
+    large = find_large(core.queue.blocked.strict, LeastAsked(10.0))
+    assert [one.first for one in large] == sorted(
         1000 - number for number in range(MOST_LARGE + 8)
     )[:MOST_LARGE]
-    assert {one.kind.split()[1] for one in found} == {"slots=3"}
+    assert {one.kind.split()[1] for one in large} == {"slots=3"}
 
 
 # -- answers of commit -----------------------------------------------------------------------------

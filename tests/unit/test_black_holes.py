@@ -83,7 +83,9 @@ def test_a_note_says_when_the_trial_is():
         (SoftTimeLimitExceeded(), None),
     ],
 )
-def test_what_counts_as_a_failure_of_the_function(error: BaseException, failed: bool | None):
+def test_only_an_error_of_the_function_counts_as_a_failure(
+    error: BaseException, failed: bool | None
+):
     assert is_failure(error) is failed
 
 
@@ -179,7 +181,7 @@ def test_no_other_name_is_held_back_and_no_slot_rests(clock: Clock):
     assert node.holds(), "that others succeed here does not help"
 
 
-def test_one_task_that_fails_again_and_again_says_nothing_of_its_node(clock: Clock):
+def test_repeated_failures_of_a_single_task_do_not_hold_back_its_name(clock: Clock):
     node = Node(clock)
     for outcome in ("again", "again", "failed"):
         node.end(True, id="bad", outcome=outcome)
@@ -251,7 +253,7 @@ def test_failures_of_several_names_are_one_streak_of_the_node(clock: Clock):
     assert [(streak, held) for *_, streak, held in node.tell()] == [(1, 0)] * 4 + [(1, 1000)] * 2
 
 
-def test_what_could_not_be_reported_is_reported_the_next_time(clock: Clock):
+def test_an_unreported_streak_is_reported_the_next_time(clock: Clock):
     node = Node(clock)
     node.fail("work", "work")
     commands = cast(Any, SimpleNamespace(report_failures=lambda *args: args))
@@ -261,7 +263,7 @@ def test_what_could_not_be_reported_is_reported_the_next_time(clock: Clock):
     assert node.tell() == counts == [("work", 2, 2, 2, 1000)]
 
 
-def test_the_end_of_a_hold_is_told_again_if_it_is_another_one(clock: Clock):
+def test_a_changed_end_of_a_hold_is_reported_again(clock: Clock):
     node = Node(clock)
     node.fail("work", "work")
     node.tell()

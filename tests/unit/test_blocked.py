@@ -27,6 +27,7 @@ def test_none_that_fits_is_left_out(
     first = 0
     left = {}
     for number, (offer, busy) in enumerate(nodes):
+        # name, state, incarnation, drain, first bit, slots, score, offer
         placed.append(Node(f"n{number}", "up", 1, 0, first, 3, 1.0, offer))
         left[f"n{number}"] = " ".join(
             f"{name}={max(0, amount - busy)}" for name, amount in offer.amounts

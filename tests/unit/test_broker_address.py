@@ -105,7 +105,7 @@ def test_each_option_of_tls_comes_back_as_it_was() -> None:
     )
 
 
-def test_what_broker_transport_options_say_of_each_connection_is_kept() -> None:
+def test_the_broker_transport_options_of_each_connection_are_kept() -> None:
     options = {
         "client_name": "proj",
         "health_check_interval": 7,
@@ -304,7 +304,7 @@ class Tokens(UsernamePasswordCredentialProvider):
         ),
     ],
 )
-def test_what_an_address_cannot_carry_is_refused_in_one_sentence(
+def test_an_option_that_an_address_cannot_carry_is_refused_in_one_sentence(
     broker: str, conf: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("PARSYNC_URL", "PARSYNC_CLUSTER"):

@@ -43,7 +43,7 @@ def test_the_passage_of_each_difference_is_on_the_page():
         ({}, ALL, {"gone": "a passage"}, "gone of differences.toml is no test"),
     ],
 )
-def test_a_difference_must_be_known_and_one_that_is_known_must_be_there(
+def test_each_difference_must_be_listed_and_each_listed_difference_must_occur(
     plain, placed, known, wrong
 ):
     lines = [*complaints(plain, placed, known)]
@@ -51,12 +51,12 @@ def test_a_difference_must_be_known_and_one_that_is_known_must_be_there(
     assert all(line.startswith(wrong) for line in lines)
 
 
-def test_what_fails_and_is_not_known_runs_plain_as_well():
+def test_an_unlisted_failure_runs_again_under_plain_celery():
     assert unknown(BOTH, {}) == ["fails"]
     assert unknown(BOTH, KNOWN) == []
 
 
-def test_a_report_says_what_passed(tmp_path):
+def test_a_report_tells_passed_tests_from_failed_tests(tmp_path):
     (tmp_path / "junit.xml").write_text(REPORT)
     assert read(tmp_path / "junit.xml") == {
         "t/test_a.py::passed": True,

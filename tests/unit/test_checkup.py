@@ -101,7 +101,7 @@ def test_schedulers_and_leader(alive, still, leader, expected):
     assert levels(checkup.judge_schedulers(there)) == expected
 
 
-def test_silence_says_nothing_of_schedulers_while_the_server_takes_no_writes():
+def test_silent_schedulers_are_not_reported_while_the_server_takes_no_writes():
     refusal = Refusal("the server at h:1 takes no writes: its memory is full", "more memory", "h:1")
     (check,) = checkup.judge_writes([refusal], of_a_part="warn")
     assert (check.level, check.text, check.repair) == (
@@ -175,7 +175,7 @@ def test_nodes(nodes, expected):
     assert levels(checkup.judge_nodes(nodes)) == expected
 
 
-def test_what_the_audit_names_fails():
+def test_a_finding_of_the_audit_fails_the_check_up():
     assert checkup.judge_audit([]).level == "ok"
     check = checkup.judge_audit([f"fact {i}" for i in range(7)])
     assert check.level == "fail"
@@ -210,9 +210,9 @@ INFO = {"connected_slaves": 1, "slave0": REPLICA, "master_repl_offset": 1000}
         (INFO, {**WELL, "cluster-node-timeout": "15000"}, "after 15 s"),
     ],
 )
-def test_what_a_primary_of_a_cluster_lacks_has_its_fix(info, settings, says):
-    found = list(primary_checks.judge_primary("h1:6379", info, settings))
-    assert [(check.level, says in check.text, bool(check.repair)) for check in found] == (
+def test_each_defect_of_a_primary_has_a_fix(info, settings, says):
+    checks = list(primary_checks.judge_primary("h1:6379", info, settings))
+    assert [(check.level, says in check.text, bool(check.repair)) for check in checks] == (
         [("warn", True, True)] if says else []
     )
 

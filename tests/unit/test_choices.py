@@ -48,6 +48,7 @@ def test_a_choice_can_be_derived_again_from_the_view(
     bits = list[bool]()
     first = 0
     for at, (offer, state, score) in enumerate(some):
+        # name, state, incarnation, drain, first bit, slots, score, offer
         nodes.append(Node(f"n{at}", state, 1, False, first, offer.slots, score, offer))
         bits += [state == "up"] * offer.slots
         first += offer.slots

@@ -40,6 +40,6 @@ def test_each_wrapper_runs_its_own_program(tmp_path):
 @pytest.mark.parametrize(
     ("programs", "code"), [(["chromium"], 0), (["chromedriver"], 0), ([*PROGRAMS], 100)]
 )
-def test_what_is_not_whole_leaves_no_wrapper(tmp_path, programs, code):
+def test_an_incomplete_download_leaves_no_wrapper(tmp_path, programs, code):
     assert unpacked(tmp_path, *programs, code=code) != 0
     assert [*(tmp_path / "bin").iterdir()] == []

@@ -43,7 +43,7 @@ def test_parts_after_one_that_failed_run_all_the_same():
     )
 
 
-def test_what_is_left_out_is_no_failure():
+def test_a_part_that_is_left_out_is_no_failure():
     assert end_of(("c", "sh -c 'exit 77'")) == (0, ["LEFT OUT N s  c"])
 
 
@@ -64,7 +64,7 @@ def test_the_parts_run_each_test_once():
     assert '\npart "make test" make test\n' in END
 
 
-def test_a_python_that_is_not_here_is_said_and_left_out():
+def test_a_missing_python_is_reported_and_left_out():
     done = run([REPO / ".ci/newer-python", "3.99"], stdout=subprocess.PIPE, text=True)
     assert done.returncode == 77
     assert done.stdout == "LEFT OUT, because this machine does not have it: Python 3.99\n"

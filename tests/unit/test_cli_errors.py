@@ -20,7 +20,7 @@ def bare_environment(monkeypatch, tmp_path):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """Commands that ask an unreachable server once: the default of make_client is a value of its
+    """Make commands ask an unreachable server once: the default of make_client is a value of its
     definition.
     """
     monkeypatch.setattr(make_client, "__defaults__", (0,))

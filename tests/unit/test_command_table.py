@@ -54,7 +54,7 @@ def first_sentence(text):
 
 
 def tables():
-    """The table of commands of each distribution, by full module."""
+    """Return the table of commands of each distribution, by full module."""
     return {
         f"parsync_redis.{module}": commands for module, commands in COMMANDS.items()
     } | added_commands()
@@ -78,7 +78,7 @@ def test_the_table_has_each_command_of_a_module_with_the_first_sentence_of_its_h
     assert [name for name, _ in rows] == all_commands()
 
 
-def test_what_other_distributions_add_is_known_without_them():
+def test_commands_of_other_distributions_are_known_without_the_distributions():
     assert {name for commands in added_commands().values() for name in commands} == ELSEWHERE.keys()
 
 
@@ -239,7 +239,7 @@ def commands_of(module):
 
 @pytest.fixture
 def address(store):
-    """The address of a server with a cluster `demo` that has a node."""
+    """Return the address of a server with a cluster `demo` that has a node."""
     url = store.client.connection_pool.connection_kwargs
     url = f"redis://{url['host']}:{url['port']}/0"
     cluster = Store.from_url(url, "demo")

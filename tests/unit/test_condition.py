@@ -124,7 +124,7 @@ def test_the_flag_takes_each_form(words: list[str] | None, required: dict[str, A
 @pytest.mark.parametrize(
     "word", ["zone", "zone in", "zone exists a", "=a", "zone=", "zone ~ a", ""]
 )
-def test_another_form_is_refused_with_those_there_are(word: str) -> None:
+def test_an_unknown_form_of_a_condition_is_refused_with_the_known_forms(word: str) -> None:
     with pytest.raises(InvalidInput, match="must be one of NAME=A, NAME!=A, NAME in A,B"):
         parse_requirements("--require", [word])
 

@@ -78,7 +78,7 @@ def test_seats_of_lost_claims_are_free_again_when_the_partition_has_not_changed(
     assert len(claims_of(core.plan(confirm=False))) == 2
 
 
-def test_a_copy_that_is_wrong_though_nobody_else_changed_anything_is_read_anew_as_a_whole() -> None:
+def test_a_copy_that_is_wrong_without_a_change_of_another_scheduler_is_read_whole() -> None:
     core = make()
     see(core, 0, [node("n", 2)], 2, version=7)
     plan = waiting(core, 1).turn()
@@ -177,7 +177,7 @@ def test_a_tasks_own_strategy_goes_first() -> None:
 # -- what is taken ---------------------------------------------------------------------------------
 
 
-def test_it_takes_exactly_what_it_has_seats_for() -> None:
+def test_a_scheduler_takes_exactly_as_many_tasks_as_it_has_seats() -> None:
     core = make()
     see(core, 0, [node("n", 80)], 50)
     queue = waiting(core, 100)
@@ -221,7 +221,7 @@ def test_a_partition_that_is_read_meanwhile_does_not_free_what_is_reserved() -> 
     assert taken.isdisjoint(claim.slots for claim in core.plan().commit[0])
 
 
-def test_a_task_whose_seat_is_another_s_by_the_time_it_comes_gets_another() -> None:
+def test_a_task_whose_reserved_seat_was_lost_meanwhile_gets_another_seat() -> None:
     core = make()
     see(core, 0, [node("n", 2)], 1)
     queue = waiting(core, 1)
@@ -233,6 +233,7 @@ def test_a_task_whose_seat_is_another_s_by_the_time_it_comes_gets_another() -> N
 
 def test_amounts_and_several_slots_are_reserved_and_put_back() -> None:
     core = make()
+    # name, state, incarnation, drain, first bit, slots, score, offer
     core.on_nodes(0, [Node("n", "up", 1, False, 0, 8, 1.0, Resources.of(8, {"mem": 100}))], 1)
     core.on_snapshot(Snapshot(0, 1, 1, bitmap(8), {"n": "mem=100"}), 0.0)
     queue = waiting(core, 9, "slots=2 mem=40")
@@ -395,7 +396,7 @@ def test_a_snapshot_of_another_epoch_is_not_believed() -> None:
     assert core.plan().read_nodes == [0]
 
 
-def test_who_is_woken_looks_at_the_queue_and_a_turn_is_for_one_a_tick() -> None:
+def test_a_woken_scheduler_reads_the_queue_and_each_tick_is_the_turn_of_one_scheduler() -> None:
     cores = [make() for _ in range(4)]
     for ordinal, core in enumerate(cores):
         core.on_members(ordinal, 4)
@@ -436,7 +437,7 @@ def test_with_tasks_and_no_seat_each_partition_is_asked_once_a_gap_to_tell_of_a_
     assert core.plan().ask == {1}
 
 
-def test_turns_orders_and_asking_can_be_others() -> None:
+def test_another_policy_of_turns_order_and_asking_can_be_given() -> None:
     last_only = {Strategy.QUALITY: lambda known: [[p for p in known if p.number == 2]]}
     core = Core(
         "s1",
@@ -471,7 +472,7 @@ def test_the_same_dice_make_the_same_decisions() -> None:
     assert decide(7) != decide(8)
 
 
-def test_after_an_outage_it_reads_everything_and_has_nothing_in_flight() -> None:
+def test_after_an_outage_the_core_reads_everything_and_has_nothing_in_flight() -> None:
     core = make(3)
     see(core, 0, [node("n", 2)], 2)
     waiting(core, 5)
@@ -511,7 +512,7 @@ def test_a_task_is_placed_only_where_its_name_is_known() -> None:
     assert {claim.task: claim.node for claim in claims} == {"t0": "n2", "t1": "n1", "t2": "n2"}
 
 
-def test_nothing_is_placed_on_a_node_whose_names_are_not_read_yet() -> None:
+def test_no_task_is_placed_on_a_node_whose_names_are_unread() -> None:
     core = make(1)
     see(core, 0, [knowing("n1", OLD, 0)], 2)
     queue = names_wait(core, "old")

@@ -83,7 +83,7 @@ def test_functions_inside_others_have_their_names_and_their_own_complexity():
         ("é = 1\n".encode("latin-1"), "SyntaxError: "),
     ],
 )
-def test_what_does_not_parse_is_a_result_that_says_so(source, error):
+def test_a_file_that_does_not_parse_gives_a_result_with_the_reason(source, error):
     found = measure("bad.py", source)
     assert found["error"].startswith(error)
     assert (found["functions"], found["most_complex"]) == (0, None)
@@ -206,7 +206,7 @@ def test_sums_and_the_most_complex_functions():
     ]
 
 
-def test_what_draws_windows_needs_a_screen_and_there_are_nodes_with_one():
+def test_a_module_that_draws_windows_needs_a_screen_which_some_demo_nodes_have():
     assert options_of("tkinter/ttk.py") == {"require": {"screen": "yes"}}
     assert options_of("ast.py") == {}
     assert sum(node.slots for node in DEMO_NODES if node.labels["screen"] == "yes") >= 2

@@ -57,7 +57,7 @@ def test_a_line_assigns_one_thing():
     )
 
 
-def test_a_name_says_what_it_is():
+def test_a_name_is_no_filler_word():
     places: dict[str, list[str]] = defaultdict(list)
     for file in [*PACKAGE, *LAB]:
         home, inner = file.relative_to(REPO).parts[:2]

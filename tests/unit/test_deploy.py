@@ -161,7 +161,7 @@ def test_several_clusters_do_not_mix():
     )
 
 
-def test_nothing_is_critical_while_nothing_waits_or_runs_if_the_cluster_can_be_read():
+def test_no_alert_is_critical_in_a_readable_cluster_without_waiting_or_running_tasks():
     rules = [rule for group in yaml.safe_load(alerts())["groups"] for rule in group["rules"]]
     critical = {
         rule["alert"]: rule["expr"] for rule in rules if rule["labels"]["severity"] == "critical"

@@ -31,7 +31,7 @@ KNOWN = {f"PARSYNC_{name.upper()}" for name in Settings.model_fields}
 
 
 def entries(unit):
-    """The entries of a unit: (section, name, value)."""
+    """Return the entries of a unit: (section, name, value)."""
     section = ""
     found = []
     for line in unit.read_text(encoding="utf-8").splitlines():
@@ -45,7 +45,7 @@ def entries(unit):
 
 
 def environment(name):
-    """The variables of a file for EnvironmentFile=."""
+    """Return the variables of a file for EnvironmentFile=."""
     lines = [
         line
         for line in (SYSTEMD / name).read_text(encoding="utf-8").splitlines()
@@ -112,7 +112,7 @@ def helm():
 
 @pytest.fixture(scope="module")
 def values():
-    """The values of docs/deploy.md."""
+    """Return the values of docs/deploy.md."""
     (block,) = Document("docs/deploy.md").blocks("yaml")
     return yaml.safe_load(block.text)
 
@@ -124,7 +124,7 @@ def chart(helm):
 
 
 def rendered(chart, values):
-    """The objects that Kubernetes gets: (kind, name) -> object."""
+    """Return the objects that Kubernetes gets: (kind, name) -> object."""
     chart.validate_schema(values)
     texts = chart.render(values, name="demo", namespace="prod")
     objects = [
@@ -137,8 +137,10 @@ def rendered(chart, values):
 
 
 def test_the_chart_of_the_page_has_a_deployment_for_each_role_and_class(chart, values):
-    found = rendered(chart, values)
-    deployments = {name: one["spec"] for (kind, name), one in found.items() if kind == "Deployment"}
+    objects = rendered(chart, values)
+    deployments = {
+        name: one["spec"] for (kind, name), one in objects.items() if kind == "Deployment"
+    }
     assert deployments.keys() == {
         "demo-scheduler",
         "demo-serve",
@@ -163,13 +165,13 @@ def test_the_chart_of_the_page_has_a_deployment_for_each_role_and_class(chart, v
         program, *words = container["args"]
         {"parsync": check_parsync, "celery": check_celery}[program](words)
         assert container["securityContext"]["readOnlyRootFilesystem"]
-    (service,) = [one for (kind, _), one in found.items() if kind == "Service"]
+    (service,) = [one for (kind, _), one in objects.items() if kind == "Service"]
     assert service["spec"]["selector"] == deployments["demo-serve"]["selector"]["matchLabels"]
 
 
-def test_a_class_says_to_parsync_what_the_values_say(chart, values):
-    found = rendered(chart, values)
-    words = found["Deployment", "demo-worker-gpu"]["spec"]["template"]["spec"]["containers"][0][
+def test_the_flags_of_a_worker_class_equal_the_chart_values(chart, values):
+    objects = rendered(chart, values)
+    words = objects["Deployment", "demo-worker-gpu"]["spec"]["template"]["spec"]["containers"][0][
         "args"
     ]
     said = {
@@ -192,15 +194,15 @@ def test_a_class_says_to_parsync_what_the_values_say(chart, values):
         "secret": "",
         "nodeClasses": [{"name": "x", "slots": 1, "labels": {"disk": ["a", "b"]}}],
     }
-    one = rendered(chart, {**values, "serve": {"enabled": False}})["Deployment", "demo-worker-x"][
+    spec = rendered(chart, {**values, "serve": {"enabled": False}})["Deployment", "demo-worker-x"][
         "spec"
     ]
-    (container,) = one["template"]["spec"]["containers"]
+    (container,) = spec["template"]["spec"]["containers"]
     assert [word for word in container["args"] if word.startswith("disk=")] == ["disk=a", "disk=b"]
     assert {"name": "PARSYNC_URL", "value": "redis://redis.data:6379/0"} in container["env"], (
         "no login"
     )
-    assert "replicas" not in one, "whatever scales the class says how many"
+    assert "replicas" not in spec, "whatever scales the class says how many"
 
 
 @pytest.mark.parametrize(

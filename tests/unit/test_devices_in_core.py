@@ -22,6 +22,7 @@ def gpus(
 ) -> Node:
     """Return a node with two GPUs."""
     offer = Resources.of(slots, None, None, (), {"gpu": [0, 1]}, {"gpu.mem": 16}, shared)
+    # name, state, incarnation, drain, first bit, slots, score, offer
     return Node(name, "up", 1, False, first, slots, score, offer)
 
 
@@ -39,7 +40,7 @@ def copy_of(*nodes: Node) -> PartitionCopy:
 def see(
     core: Core, nodes: list[Node], left: dict[str, str] | None = None, version: int = 1
 ) -> None:
-    """The core has read a partition with these nodes, all of whose slots are free."""
+    """Give the core a read of a partition with these nodes, all of whose slots are free."""
     if version == 1:
         core.on_nodes(0, nodes, 1)
     free = bitmap(sum(some.span for some in nodes))
@@ -47,7 +48,7 @@ def see(
     core.plan(place=False, confirm=False)
 
 
-def test_what_is_not_claimed_goes_back_to_the_devices_that_it_was_taken_from() -> None:
+def test_an_unclaimed_amount_goes_back_to_its_devices() -> None:
     """The seat that is moved up takes its devices with it."""
     copy = copy_of(gpus("n1", slots=1), gpus("n2", first=1))
     reservation = copy.reserve(copy.seats(HALF), np.arange(4), HALF)
@@ -93,7 +94,7 @@ def test_a_won_claim_has_the_devices_that_commit_chose() -> None:
     assert (place.since_ms, place.devices) == (5, {"gpu": [1]})
 
 
-def test_a_task_that_asks_for_no_device_goes_to_no_node_that_keeps_its_own_for_others() -> None:
+def test_a_task_without_devices_avoids_nodes_that_reserve_their_devices() -> None:
     core = make()
     nodes = [gpus("n1", score=100.0), gpus("n2", first=4, score=50.0, shared=True)]
     nodes += [Node(f"c{at}", "up", 1, False, 8 + at, 1, 1.0, node("c", 1).offer) for at in range(3)]

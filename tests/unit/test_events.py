@@ -47,7 +47,7 @@ def test_the_end_of_a_span_is_the_first_such_time_behind_its_beginning() -> None
 @pytest.mark.parametrize(
     "text", ["", "noon", "24:00", "14:60", "10", "-5m", "9" * 10 + "d", "2026-13-01", "1" * 5000]
 )
-def test_what_is_no_moment_is_refused(text: str) -> None:
+def test_a_malformed_time_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"since .* is not valid: it must be a time of day"):
         read_moment("since", text, ms(NOW))
 

@@ -9,6 +9,7 @@ from parsync_redis.model.replies import Took
 from parsync_redis.scheduler.core.wait_reasons import EXPLAINED_AGAIN
 from tests.kit.core_rig import Queue, make, see
 
+# name, state, incarnation, drain, first bit, slots, score, offer
 NODES = [Node("n", "up", 1, False, 0, 4, 1.0, Resources.of(4, {"mem": 1000}))]
 
 
@@ -64,7 +65,7 @@ def test_a_gap_looks_at_some_groups_again_and_at_each_in_its_turn():
         assert not blocked_groups.unexplained
 
 
-def test_what_has_ended_is_not_looked_at():
+def test_the_explainer_skips_kinds_of_which_no_task_waits():
     core, queue = blocked(3)
     core.on_took(Took("2", 0, changes=[(text, "") for text in queue.waiting]))
     assert not core.queue.blocked.explained

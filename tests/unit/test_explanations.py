@@ -215,33 +215,33 @@ def test_classes_put_nodes_together_that_lack_the_same_the_nearest_first() -> No
 def test_the_leader_expects_a_start_when_the_tasks_that_hold_a_node_leave_enough(
     slots: int, expected: int | None
 ) -> None:
-    held = [
+    ends = [
         ExpectedEnd(Holder("n1", f"t{n}", {}, 1, 0), until) for n, until in enumerate([100, 300])
     ]
-    held.append(ExpectedEnd(Holder("n2", "t9", {}, 2, 0), None))
+    ends.append(ExpectedEnd(Holder("n2", "t9", {}, 2, 0), None))
     nodes = [facts("n1"), facts("n2")]
-    assert expected_start_ms(Resources.needed(slots), nodes, held, 10) == expected
+    assert expected_start_ms(Resources.needed(slots), nodes, ends, 10) == expected
     assert expected_start_ms(Resources.needed(1), nodes, [], 10) == 10
 
 
 def test_a_task_that_ended_between_the_two_reads_of_a_node_does_not_keep_it() -> None:
     node = NodeFacts("n1", "up", False, Resources.of(4, {"gpu": 1}), 0, {"gpu": 0})
-    held = [
+    ends = [
         ExpectedEnd(Holder("n1", task, {}, 1, 0), until_ms)
         for task, until_ms in (("a", 50), ("b", 70), ("c", 90))
     ]
-    assert expected_start_ms(Resources.needed(4, {"gpu": 1}), [node], held, 0) == 90
-    assert expected_start_ms(Resources.needed(1), [node], held, 0) == 0
+    assert expected_start_ms(Resources.needed(4, {"gpu": 1}), [node], ends, 0) == 90
+    assert expected_start_ms(Resources.needed(1), [node], ends, 0) == 0
 
 
-def test_what_is_held_of_a_resource_comes_back_when_its_holder_ends() -> None:
+def test_a_held_amount_comes_back_when_its_holder_ends() -> None:
     needs = Resources.needed(1, {"gpu": 0.5})
     node = NodeFacts("n1", "up", False, Resources.of(4, {"gpu": 1}), 2, {"gpu": 250})
-    held = [
+    ends = [
         ExpectedEnd(Holder("n1", "a", {"gpu": 125}), 50),
         ExpectedEnd(Holder("n1", "b", {"gpu": 625}), 70),
     ]
-    assert expected_start_ms(needs, [node], held, 0) == 70
+    assert expected_start_ms(needs, [node], ends, 0) == 70
 
 
 SLOT = Resources.needed(1)
@@ -290,7 +290,7 @@ def test_tasks_of_other_needs_count_if_they_come_first_on_its_nodes() -> None:
 
 
 @pytest.mark.parametrize("times", [learnt(), learnt(MIN_LEARNT_RUNS - 1, work=1000)])
-def test_without_enough_runs_of_a_name_it_says_that_the_start_is_not_known(
+def test_a_forecast_is_unknown_without_enough_runs_of_the_name(
     times: LearntTimes,
 ) -> None:
     assert starts(times) == "fewer than 10 runs of work are known"
@@ -320,7 +320,7 @@ def test_a_run_that_is_longer_than_all_before_it_ends_no_sooner_than_now_and_may
     assert forecast_end("new", holder, Resources.of(2), learnt(work=1000), 5000) is None
 
 
-def test_people_read_a_range_and_what_is_not_known() -> None:
+def test_a_forecast_shows_a_range_and_the_unknown_parts() -> None:
     waits = Explanation(
         "t1",
         "work",

@@ -92,7 +92,7 @@ def forecast(
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_tasks_start_and_runs_end_within_the_range_that_was_said(law: str) -> None:
+def test_tasks_start_and_runs_end_within_the_forecast_range(law: str) -> None:
     found = [shares(LAWS[law], 30, ahead, slots, 25) for ahead, slots in ((0, 1), (5, 4), (30, 4))]
     starts, ends = (sum(some) / len(found) for some in zip(*found, strict=True))
     assert starts >= BAR, found

@@ -115,7 +115,7 @@ def test_after_a_lost_claim_a_partition_is_read_before_the_next_claim_there(
     assert not plan.commit
 
 
-def test_what_is_due_can_be_read_before_anything_is_placed() -> None:
+def test_due_partitions_can_be_read_before_a_placement() -> None:
     core = make(2, Strategy.LATENCY)
     for p in range(2):
         see(core, p, [node("n", 2)], 2)
@@ -171,7 +171,7 @@ def test_a_freed_slot_is_claimed_once_it_is_read_and_after_the_own_slots() -> No
     assert sorted(partitions_of(waiting(core, 2).turn())) == [0, 2]
 
 
-def test_what_was_fetched_is_fresh_for_one_pass() -> None:
+def test_a_fetched_partition_is_fresh_for_one_pass() -> None:
     core = make(4, Strategy.LATENCY)
     core.on_members(0, 4)
     for p in range(4):
@@ -192,7 +192,7 @@ def test_what_was_fetched_is_fresh_for_one_pass() -> None:
         judge(core, queue.turn(), ClaimOutcome.HELD)
 
 
-def test_no_more_is_fetched_than_what_is_left_needs() -> None:
+def test_a_scheduler_fetches_only_as_many_partitions_as_its_remaining_tasks_need() -> None:
     core = make(4, Strategy.LATENCY)
     core.on_members(0, 4)
     for p in range(4):

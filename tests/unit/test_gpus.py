@@ -30,7 +30,7 @@ UNKNOWN = (
 
 
 def offered(indexes: Iterable[str], mib: int = 81920) -> str:
-    """The amounts of an offer with GPUs of these indexes and of equal memory; 0: unknown."""
+    """Return the amounts of an offer with GPUs of these indexes and of equal memory; 0: unknown."""
     memory = [f"gpu.mem@{index}={mib * 2**20} " for index in indexes if mib]
     return "".join([*memory, *(f"gpu@{index}=1 " for index in indexes)]).strip()
 
@@ -384,7 +384,7 @@ def test_a_card_that_is_lost_is_not_declared(
     )
 
 
-def test_in_the_order_of_cuda_an_index_does_not_say_which_of_unlike_cards_it_is(
+def test_with_cudas_order_an_index_does_not_identify_a_card_among_unlike_cards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     smi(tmp_path, 'echo "0, GPU-1, 81920"', 'echo "1, GPU-2, 24576"')
@@ -519,7 +519,7 @@ def test_lists_that_restrict_each_other_are_told(
 
 
 @pytest.mark.parametrize("sign", ["CUDA='2,3'", "ROCR='0'", "HIP='1'", "nvidiactl"])
-def test_signs_of_gpus_without_their_tools_are_told(
+def test_signs_of_gpus_without_their_tools_are_reported(
     sign: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert spec({}).offer.text == "slots=2"
@@ -549,7 +549,7 @@ def test_a_pool_of_threads_on_a_machine_with_gpus_is_told(
     )
 
 
-def test_a_list_for_containers_that_none_has_applied_is_told(
+def test_an_unapplied_device_list_for_containers_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     smi(tmp_path, *FOUR)

@@ -21,7 +21,7 @@ def probe(path):
     ).returncode
 
 
-def test_only_a_new_renewal_renews_it(tmp_path):
+def test_only_a_new_renewal_renews_the_health_file(tmp_path):
     path = tmp_path / "health"
     health = HealthFile(path)
     assert probe(path) != 0, "there is none yet"
@@ -37,14 +37,14 @@ def test_only_a_new_renewal_renews_it(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_that_of_an_earlier_process_says_nothing_of_this_one(tmp_path):
+def test_the_health_file_of_an_earlier_process_is_removed(tmp_path):
     path = tmp_path / "health"
     path.write_text("well")
     HealthFile(path)
     assert not path.exists()
 
 
-def test_one_that_cannot_be_written_is_refused_at_once(tmp_path):
+def test_a_health_file_that_cannot_be_written_is_refused_at_once(tmp_path):
     with pytest.raises(
         InvalidInput,
         match=r"health file \S+/no/health cannot be written: \S+/no is no folder, or this",
@@ -54,7 +54,7 @@ def test_one_that_cannot_be_written_is_refused_at_once(tmp_path):
         HealthFile(tmp_path)
 
 
-def test_one_that_can_be_written_no_more_gets_old_and_the_log_says_so_once(tmp_path, caplog):
+def test_an_unwritable_health_file_ages_and_is_logged_once(tmp_path, caplog):
     folder = tmp_path / "gone"
     folder.mkdir()
     health = HealthFile(folder / "health")

@@ -60,7 +60,7 @@ TOO_LONG: dict[str, int] = {}
 
 
 def imports() -> set[tuple[str, str]]:
-    """(part, part that it imports) of the package, by its files' own import statements."""
+    """Return (part, part that it imports) of the package, by its files' own import statements."""
     found: set[tuple[str, str]] = set()
     for file in PACKAGE.rglob("*.py"):
         place = file.relative_to(REPO).with_suffix("").parts
@@ -161,7 +161,7 @@ CIRCLES_TO_REPAIR: set[frozenset[str]] = set()
 
 
 def module_imports() -> dict[str, set[str]]:
-    """Module -> the modules that it imports, also for types only and inside functions."""
+    """Return module -> the modules that it imports, also for types only and inside functions."""
     found: dict[str, set[str]] = {name: set() for name in MODULES}
     for name, file in MODULES.items():
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -221,7 +221,7 @@ def uses_of_any(file: Path) -> list[tuple[int, bool]]:
     return found
 
 
-def test_any_is_rare_in_the_code_beside_celery_and_each_has_its_reason() -> None:
+def test_each_any_outside_the_celery_code_has_a_reason() -> None:
     files = [file for folder in ANY_FOLDERS for file in (PACKAGE / folder).rglob("*.py")]
     uses = {(file.name, line): given for file in files for line, given in uses_of_any(file)}
     assert [place for place, given in uses.items() if not given] == [], (
@@ -297,7 +297,7 @@ def test_every_error_has_a_public_name() -> None:
     assert own <= set(parsync_redis.__all__)
 
 
-def test_what_is_no_test_is_in_the_kit() -> None:
+def test_a_helper_module_stands_in_the_kit() -> None:
     """Chaos and parity are programs with parts of their own."""
     suites = [TESTS / name for name in ("docs", "store", "system", "unit")]
     files = [file.relative_to(TESTS).as_posix() for suite in suites for file in suite.rglob("*.py")]
@@ -319,3 +319,24 @@ def test_a_behaviour_has_three_files_and_a_row_in_contributing() -> None:
         "a folder of tests/system has a row in CONTRIBUTING.md",
         [folder.name for folder in folders if f"`tests/system/{folder.name}/`" not in page],
     )
+
+
+def test_a_test_name_has_a_subject_and_a_helper_a_verb() -> None:
+    """A reader of a failure has the name only; a reader of a test has a helper's docstring only."""
+    riddle = re.compile(r"test_(what|whatever|who|whose|it|that|those|these|nobody|nothing)_")
+    noun = re.compile(r"(A|An|The|Each|Every|All|What|Whether|Those|These|Its|Names|Two|Three)\b")
+    riddles = []
+    nouns = []
+    for file in [*TESTS.rglob("*.py"), *(REPO / "lab" / "tests").rglob("*.py")]:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            place = f"{file.relative_to(REPO)}: {node.name}"
+            if riddle.match(node.name):
+                riddles.append(place)
+            is_case = file.is_relative_to(TESTS / "parity" / "cases")  # a docstring is on the page
+            is_helper = not node.name.startswith(("test_", "__")) and not is_case
+            if is_helper and noun.match(ast.get_docstring(node) or ""):
+                nouns.append(place)
+    none_wrong("the name of a test begins with its subject", riddles)
+    none_wrong("the docstring of a helper of tests begins with a verb", nouns)

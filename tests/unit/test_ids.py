@@ -31,7 +31,7 @@ KINDS = sorted(_NAME_RULES)
         ("label value", "a100/40g"),
     ],
 )
-def test_what_people_use_is_valid(kind: str, name: str):
+def test_usual_names_are_valid(kind: str, name: str):
     assert check_name(kind, name) == name
 
 
@@ -39,7 +39,7 @@ def test_what_people_use_is_valid(kind: str, name: str):
 @pytest.mark.parametrize(
     "name", ["", " ", "a b", "a\n", "\n", "a\0", "é", "x" * 300, None, 7, b"a", ["a"]]
 )
-def test_what_would_break_a_text_is_refused_with_the_rule(kind: str, name: object):
+def test_a_name_that_would_break_a_stored_text_is_refused_with_the_rule(kind: str, name: object):
     with pytest.raises(InvalidInput, match=f"{kind} .* is not valid: it must be"):
         check_name(kind, name)
 
@@ -54,7 +54,7 @@ def test_no_name_has_a_character_that_means_something(kind: str, character: str)
 @pytest.mark.parametrize(
     "kind", ["label name", "label value", "resource name", "node name", "cluster name"]
 )
-def test_what_is_written_with_a_colon_has_none(kind: str):
+def test_a_colon_is_refused_in_names_that_colons_separate(kind: str):
     with pytest.raises(InvalidInput):
         check_name(kind, "a:b")
 
@@ -76,7 +76,7 @@ def test_a_usual_id_is_its_own_form(id: str):
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=255))
-def test_any_id_has_a_form_without_spaces_that_says_it_again(id: str):
+def test_an_id_reads_back_from_its_encoded_form_without_spaces(id: str):
     encoded = encode_id(id)
     assert re.fullmatch(r"[A-Za-z0-9%][A-Za-z0-9%_.:@+-]*", encoded)
     assert len(encoded) <= MAX_ENCODED_ID
@@ -91,7 +91,7 @@ def test_two_ids_have_two_forms(ids: list[str]):
 
 
 @pytest.mark.parametrize("id", ["", "x" * 256, "\ud800", None, 7, b"a"])
-def test_what_is_no_id_is_refused_with_the_rule(id: object):
+def test_an_invalid_id_is_refused_with_the_rule(id: object):
     with pytest.raises(
         InvalidInput, match=r"task id .* is not valid: it must be a text of 1 to 255 characters"
     ):

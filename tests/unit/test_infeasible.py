@@ -47,7 +47,7 @@ def test_a_taint_that_is_not_tolerated_is_named_with_the_option_that_would_do(
     assert not says or explain_infeasible(needs, offers).endswith(says)
 
 
-def test_if_every_node_has_a_taint_the_one_with_the_fewest_is_named() -> None:
+def test_the_reason_names_the_node_with_the_fewest_taints_if_all_nodes_have_taints() -> None:
     offers = {"n1": tainted(1, "spot", "old"), "n2": tainted(1, "spot")}
     why = (
         'every node has a taint that the task does not tolerate; tolerate=["spot"] would do for n2'
@@ -112,14 +112,14 @@ bundles = st.builds(
 
 @settings(max_examples=400)  # it is rare that all needs are met, but not by one and the same node
 @given(bundles, st.dictionaries(st.sampled_from(["n1", "n2", "n3"]), bundles, min_size=1))
-def test_whatever_fits_nowhere_is_explained(needs, offers):
+def test_a_task_that_fits_nowhere_is_explained(needs, offers):
     assume(not any(fits(offer, needs) for offer in offers.values()))
     text = explain_infeasible(needs, offers)
     assert text
     assert not text.endswith("it lacks ")
 
 
-def test_an_unknown_name_is_met_with_close_ones_and_some_that_are_known():
+def test_an_unknown_name_is_answered_with_close_names_and_known_names():
     known = [f"proj.task{i}" for i in range(20)] + ["proj.render"]
     text = explain_unknown("proj.rendr", known)
     assert text.startswith("no node knows a task 'proj.rendr'; did you mean proj.render")
@@ -152,7 +152,7 @@ DEVICES = {
         ),
     ],
 )
-def test_what_no_devices_have_is_named_with_the_most_that_there_is(
+def test_a_device_amount_beyond_all_devices_is_named_with_the_largest_amount(
     asks: dict[str, object], says: str
 ) -> None:
     needs = Resources.needed(1, asks)
@@ -160,7 +160,7 @@ def test_what_no_devices_have_is_named_with_the_most_that_there_is(
     assert says in explain_infeasible(needs, DEVICES)
 
 
-def test_a_node_that_protects_its_devices_says_who_may_come() -> None:
+def test_the_reason_for_a_node_that_protects_its_devices_names_the_admitted_tasks() -> None:
     protected = {"n1": DEVICES["n1"]}
     assert (
         "every node has devices (gpu) and takes only tasks that ask for some of them"

@@ -30,7 +30,7 @@ from parsync_redis.worker.isolation.locks import (
     open_locks,
 )
 from parsync_redis.worker.isolation.tie import NotBegun, RunIsolation
-from tests.kit.guards import Kept, forked
+from tests.kit.guards import GuardedNode, forked
 from tests.kit.waiting import child_ended, child_stopped, until
 
 pytestmark = pytest.mark.skipif(not CAN_ISOLATE, reason="isolation needs Linux")
@@ -46,7 +46,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def null_stdin() -> Iterator[None]:
-    """The standard input of a pool process: the null device."""
+    """Make the standard input of this process the null device, as in a pool process."""
     before = os.dup(0)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -57,16 +57,16 @@ def null_stdin() -> Iterator[None]:
 
 
 @pytest.fixture
-def kept(server: EmbeddedServer, file: Path) -> Iterator[Kept]:
-    kept = Kept(server.url, file)
-    yield kept
-    kept.close()
+def guarded(server: EmbeddedServer, file: Path) -> Iterator[GuardedNode]:
+    guarded = GuardedNode(server.url, file)
+    yield guarded
+    guarded.close()
 
 
 # -- locks -----------------------------------------------------------------------------------------
 
 
-def test_each_slot_has_a_lock_of_its_own_that_one_holds_at_a_time(file: Path) -> None:
+def test_each_slot_has_its_own_exclusive_lock(file: Path) -> None:
     with hold(str(file), (1, 3), False):
         assert busy_slots(file, range(5)) == [1, 3]
         with pytest.raises(SlotBusy, match="in slot 3 a process of an earlier run still lives"):
@@ -90,12 +90,12 @@ def test_nodes_clusters_and_servers_have_files_of_their_own(tmp_path: Path) -> N
     ]
     files = [lock_file(tmp_path, *name) for name in names]
     assert len(set(files)) == 4
-    held = [open_locks(file, (0,)) for file in files]
-    for descriptor in held:
+    descriptors = [open_locks(file, (0,)) for file in files]
+    for descriptor in descriptors:
         os.close(descriptor)
 
 
-def test_a_lock_of_the_whole_file_is_one_of_every_slot(file: Path) -> None:
+def test_a_lock_of_the_whole_file_locks_every_slot(file: Path) -> None:
     file.parent.mkdir(parents=True)
     with file.open("a") as whole:
         fcntl.flock(whole, fcntl.LOCK_EX)
@@ -157,7 +157,9 @@ def started(process: Any) -> Any:
 
 @pytest.mark.parametrize("how", CHILDREN)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_what_a_run_starts_holds_its_slots_after_it(file: Path, null_stdin: None, how: str) -> None:
+def test_a_process_started_by_a_run_holds_the_runs_slots_afterwards(
+    file: Path, null_stdin: None, how: str
+) -> None:
     with hold(str(file), (1, 2), True):
         child = CHILDREN[how]()
     assert busy_slots(file, range(4)) == [1, 2]
@@ -225,14 +227,14 @@ def test_a_folder_of_locks_that_others_may_write_to_is_refused(
 
 
 def called(*args: Any) -> tuple[int, Any, float]:
-    """Stands for Celery's trace: the outcome of a run, as a pool has it."""
+    """Stand in for Celery's trace: return the outcome of a run, as a pool has it."""
     return 0, args, 0.0
 
 
 def failure_of(
     isolation: RunIsolation | None, trace: Callable[..., object], *args: object
 ) -> tuple[int, Any, float]:
-    """The value that a pool gets for a failed run."""
+    """Return the value that a pool gets for a failed run."""
     found: Any = run_isolated(isolation, {}, trace, *args)
     return found
 
@@ -244,9 +246,9 @@ class Pool:
         return target(*args), options
 
 
-def test_a_run_is_isolated_while_it_runs_and_not_after(kept: Kept, file: Path) -> None:
-    kept.kept()
-    isolation = kept.isolation
+def test_a_run_is_isolated_while_it_runs_and_not_after(guarded: GuardedNode, file: Path) -> None:
+    guarded.renewed()
+    isolation = guarded.isolation
     seen: list[list[int]] = []
     isolated: Any = IsolatedPool(Pool(), isolation.of((0, 1)), {})
     result, options = isolated.apply_async(
@@ -265,10 +267,10 @@ def raising() -> None:
 
 
 def test_a_run_whose_slot_is_occupied_or_whose_guard_is_gone_is_not_called(
-    kept: Kept, file: Path
+    guarded: GuardedNode, file: Path
 ) -> None:
-    kept.kept()
-    isolation = kept.isolation
+    guarded.renewed()
+    isolation = guarded.isolation
     own = isolation.of((0, 1))
     assert own is not None
     with hold(str(file), (1,), False):

@@ -16,8 +16,9 @@ from tests.kit.core_rig import bitmap, claims_of, make, waiting
 
 
 def cluster(core: Core, **offers: Resources) -> None:
-    """Each node is a partition, has ten slots, and is read."""
+    """Give the core a read of each node: each node is a partition and has ten slots."""
     for p, (name, offer) in enumerate(offers.items()):
+        # name, state, incarnation, drain, first bit, slots, score, offer
         core.on_nodes(p, [Node(name, "up", 1, 0, 0, offer.slots, 1.0, offer)], 1)
         core.on_snapshot(Snapshot(p, 1, 1, bitmap(offer.slots), {name: offer.asked}), 0.0)
     core.plan(place=False, confirm=False)
@@ -61,7 +62,7 @@ def test_nodes_with_scarce_resources_come_last_for_tasks_that_do_not_ask_for_the
     assert counts(core, 4, Resources.needed(1, {"gpu": 1})) == {"a": 4}
 
 
-def test_what_half_of_the_nodes_declare_is_not_scarce() -> None:
+def test_a_resource_of_half_of_the_nodes_is_not_scarce() -> None:
     core = make(3)
     cluster(core, a=Resources.of(10), b=Resources.of(10, {"gpu": 1}))
     assert not core.view.scarce

@@ -17,7 +17,10 @@ MISSING = "slots=1 gpu_model:a100"
 
 
 def change(core: Core, text: str, line: str) -> None:
-    """Tell the core the line of a kind, as the reply to a look does."""
+    """Tell the core the line of a kind, as the reply to a look does.
+
+    line: how many tasks wait, the order of the first, the order of the last; "" if none waits.
+    """
     core.on_took(Took("1", 0, changes=[(text, line)]))
 
 
@@ -30,7 +33,7 @@ def own_turn(core: Core) -> dict[str, str]:
     return found
 
 
-def test_a_seat_that_was_another_s_does_not_stay_reserved() -> None:
+def test_a_seat_claimed_by_another_scheduler_does_not_stay_reserved() -> None:
     core = make()
     see(core, 0, [node("n", 2)], 1)
     queue = waiting(core, 1)
@@ -41,7 +44,7 @@ def test_a_seat_that_was_another_s_does_not_stay_reserved() -> None:
     assert not core.view.partitions[0].reserved
 
 
-def test_what_is_given_back_is_looked_at_in_the_same_request() -> None:
+def test_tasks_given_back_are_read_again_in_the_same_request() -> None:
     core = make()
     see(core, 0, [node("n", 1)], 1)
     judge(core, waiting(core, 1).turn(), ClaimOutcome.CONFLICT)
@@ -50,7 +53,7 @@ def test_what_is_given_back_is_looked_at_in_the_same_request() -> None:
     assert plan.shard_looks
 
 
-def test_who_is_told_of_a_freed_slot_looks_who_wants_it() -> None:
+def test_a_scheduler_told_of_a_freed_slot_reads_which_kinds_wait() -> None:
     core = make()
     see(core, 0, [node("n", 1)], 0)
     waiting(core, 1)
@@ -60,7 +63,7 @@ def test_who_is_told_of_a_freed_slot_looks_who_wants_it() -> None:
     assert (plan.read, list(plan.shard_looks)) == ([0], [0])
 
 
-def test_nothing_is_asked_before_what_waits_was_compared_with_the_seats() -> None:
+def test_the_core_asks_for_no_freed_slot_before_it_compares_waiting_kinds_with_seats() -> None:
     core = make()
     see(core, 0, [node("n", 1)], 1)
     waiting(core, 1)
@@ -77,7 +80,7 @@ def test_a_kind_that_ended_and_began_between_two_looks_gets_its_reason_again() -
     assert own_turn(core) == {f"work {MISSING}": why}
 
 
-def test_reasons_are_written_anew_by_who_becomes_their_writer() -> None:
+def test_a_new_writer_of_reasons_writes_all_reasons_anew() -> None:
     core = make()
     see(core, 0, [node("n", 1)], 1)
     change(core, f"work {MISSING}", "1 5 5")
@@ -99,6 +102,7 @@ def test_a_new_kind_beside_many_explained_ones_gets_its_reason_at_once() -> None
 
 def test_one_freed_slot_is_offered_to_some_kinds_at_a_time_and_goes_to_the_oldest() -> None:
     core = make()
+    # name, state, incarnation, drain, first bit, slots, score, offer
     core.on_nodes(0, [Node("n", "up", 1, 0, 0, 4, 1.0, Resources.of(4, {"mem": 10_000}))], 1)
     core.on_snapshot(Snapshot(0, 1, 1, bitmap(0), {"n": "mem=10000"}), 0.0)
     queue = Queue(core)
@@ -142,7 +146,7 @@ def test_all_kinds_get_seats_while_there_are_some_however_many_are_tried_at_a_ti
     assert len(takes(core.plan())) == 4 * GROUPS_AT_ONCE
 
 
-def test_one_urgent_task_does_not_carry_others_of_its_kind_past_more_urgent_ones() -> None:
+def test_an_urgent_task_does_not_carry_its_kind_past_more_urgent_kinds() -> None:
     core = make()
     see(core, 0, [node("n", 20)], 20)
     # one task of priority 9, two hundred of priority 0

@@ -22,7 +22,7 @@ def reader() -> AmountsReader:
 
 
 @given(SNAPSHOTS)
-def test_a_reader_of_many_snapshots_tells_what_a_new_one_tells(
+def test_a_long_lived_reader_shows_the_same_as_a_new_reader(
     snapshots: list[dict[str, str]],
 ) -> None:
     needs = [Resources.made(1, [(name, 1000)], ()) for name in ("mem", "apart_web")]

@@ -20,7 +20,7 @@ from parsync_redis.store.server.embedded import EmbeddedServer
 @pytest.mark.parametrize(
     "data", [b"tick 7 3", b"tick 7 3 booked", b"wake", b"freed 7 3 16", b"freed 7 -1 0"]
 )
-def test_what_schedulers_and_scripts_send_is_understood(data):
+def test_messages_of_schedulers_and_scripts_are_understood(data):
     words = data.decode().split()
     assert understand(data, words[0], 7) == {"wake": ["wake", "7"]}.get(words[0], words)
 
@@ -44,7 +44,7 @@ def test_what_schedulers_and_scripts_send_is_understood(data):
         "tick \u0661 \u0662".encode(),
     ],
 )
-def test_what_else_is_said_is_passed_over(data):
+def test_an_unknown_message_is_ignored(data):
     assert [understand(data, word, 7) for word in ("tick", "wake", "freed")] == [[], [], []]
 
 
@@ -96,7 +96,9 @@ def test_a_readable_socket_without_a_whole_message_is_no_error(ends, said):
     assert ear.receive() == [(b"c", b"wake")] * said
 
 
-def test_who_does_not_wait_for_ticks_hears_them_with_the_next_thing(store: Store) -> None:
+def test_ticks_published_while_a_scheduler_is_busy_arrive_with_its_next_message(
+    store: Store,
+) -> None:
     client: Any = store.client
     tick = store.keys.tick
     own = store.keys.wakes() + ":s1"

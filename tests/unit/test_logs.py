@@ -20,10 +20,10 @@ def logged(message, *args, error=None, **about):
 
 
 def test_a_line_has_its_time_level_logger_and_message():
-    found = logged("outcomes wait for the server", node="n1")
-    assert found.pop("time").endswith("+00:00")
-    assert isinstance(found.pop("pid"), int)
-    assert found == {
+    record = logged("outcomes wait for the server", node="n1")
+    assert record.pop("time").endswith("+00:00")
+    assert isinstance(record.pop("pid"), int)
+    assert record == {
         "level": "warning",
         "logger": "parsync.agent",
         "message": "outcomes wait for the server",
@@ -54,17 +54,17 @@ def test_a_line_has_its_time_level_logger_and_message():
         ("no arguments for task %s", (), {}),
     ],
 )
-def test_what_a_message_names_is_a_field(message, args, fields):
-    found = logged(message, *args)
+def test_a_name_in_a_log_message_is_a_json_field(message, args, fields):
+    record = logged(message, *args)
     assert {
-        name: found[name]
-        for name in found.keys() & {"task", "attempt", "node", "scheduler", "name"}
+        name: record[name]
+        for name in record.keys() & {"task", "attempt", "node", "scheduler", "name"}
     } == fields
 
 
 def test_an_exception_is_a_field_and_a_line_break_is_an_escape():
-    found = logged("two\nlines", error=ValueError("three\nlines"))
-    assert (found["message"], found["exception"]) == ("two\nlines", "ValueError: three\nlines")
+    record = logged("two\nlines", error=ValueError("three\nlines"))
+    assert (record["message"], record["exception"]) == ("two\nlines", "ValueError: three\nlines")
 
 
 def test_an_unknown_level_is_refused():

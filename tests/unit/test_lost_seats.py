@@ -76,12 +76,13 @@ def test_a_claim_without_an_answer_counts_and_an_unsent_claim_is_undone() -> Non
     assert core.unclaimed == {"t2": "1@2"}
 
 
+# name, state, incarnation, drain, first bit, slots, score, offer
 WAITS = Node("n", "up", 1, False, 0, 2, 1.0, Resources.of(1, {"mem": 4}), ahead=1)
 """A node of one slot, with one waiting seat."""
 
 
 def loses_its_slot(core: Core, queue: Queue) -> Plan:
-    """The claim of the only slot is lost; return the next plan."""
+    """Let the claim of the only slot be lost; return the next plan."""
     judge(core, queue.turn(), ClaimOutcome.CONFLICT)
     return core.plan()
 

@@ -44,13 +44,13 @@ def app():
 
     @app.task(name="t.add", ignore_result=True)
     def add(*args, **kwargs):
-        """Does nothing."""
+        """Do nothing."""
 
     return app
 
 
 def published(app, args, kwargs, **options):
-    """The payload that Celery itself puts on the queue."""
+    """Return the payload that Celery itself puts on the queue."""
     with app.connection_for_write() as connection:
         channel = connection.default_channel
         queue = app.conf.task_default_queue
@@ -83,7 +83,7 @@ def test_a_message_is_what_celery_publishes(app, args, kwargs, options):
 
 
 @pytest.mark.parametrize(("args", "kwargs"), ARGUMENTS)
-def test_a_worker_reads_it(app, channel, args, kwargs):
+def test_a_worker_reads_the_message_that_was_made(app, channel, args, kwargs):
     message = Message(open_envelope(make_message("t.add", args, kwargs, "id-1")), channel=channel)
     got_args, got_kwargs, embed = message.payload
     assert json.loads(json.dumps(list(args), default=str)) == json.loads(
@@ -205,7 +205,7 @@ def test_a_message_made_after_a_fork_names_the_child(args):
         ((), None, {"quue": "q"}, "unknown option 'quue': known are expires, time_limit"),
     ],
 )
-def test_what_cannot_be_sent_is_refused(args, kwargs, options, says):
+def test_a_call_that_cannot_be_sent_is_refused(args, kwargs, options, says):
     with pytest.raises(InvalidInput) as caught:
         make_message("t.add", args, kwargs, "id-1", **options)
     assert says in str(caught.value)
@@ -236,7 +236,7 @@ def test_an_envelope_carries_what_celery_had_packed(channel):
 
 
 @pytest.mark.parametrize("raw", [b"", b"nonsense", b"[]", b"{}", b'{"body": ""}'])
-def test_what_is_no_message_is_a_broken_contract(raw):
+def test_a_malformed_message_raises_a_broken_contract(raw):
     with pytest.raises(BrokenContract, match="not a task message"):
         open_envelope(raw)
 
@@ -250,5 +250,5 @@ def test_whether_a_result_is_stored_is_for_the_task_to_say_where_it_runs_unless_
             open_envelope(make_message("a", (), {}, "x", **options))["headers"]["ignore_result"]
             is None
         )
-        told = make_message("a", (), {}, "x", ignore_result=True, **options)
-        assert open_envelope(told)["headers"]["ignore_result"] is True
+        message = make_message("a", (), {}, "x", ignore_result=True, **options)
+        assert open_envelope(message)["headers"]["ignore_result"] is True

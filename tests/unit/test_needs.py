@@ -89,7 +89,7 @@ def test_the_text_of_an_amount_has_no_zeros_at_its_end(thousandths: int, text: s
         b"4",
     ],
 )
-def test_what_is_no_amount_is_refused_naming_the_units(text: object):
+def test_a_malformed_amount_is_refused_with_the_units(text: object):
     with pytest.raises(InvalidInput, match=r"resource mem=.* is not an amount: .* units .*GiB"):
         parse_amount("mem", text)
 

@@ -23,7 +23,7 @@ from parsync_redis.worker.node.node import NodeSpec, node_spec
 
 @pytest.fixture(autouse=True)
 def no_nvidia(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No program is on the PATH but those of `smi`, and the kernel lists no card of AMD's."""
+    """Let no program be on the PATH but those of `smi`, and the kernel list no card of AMD's."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(devices, "NVIDIA_CONTROL_FILE", tmp_path / "nvidiactl")
     monkeypatch.setattr(amd, "AMD_CONTROL_FILE", tmp_path / "kfd")

@@ -47,7 +47,7 @@ kept = pytest.mark.parametrize(
 
 
 def asked(option: Option) -> TaskOptions:
-    """The options of a task that asks for an option's example."""
+    """Return the options of a task that asks for an option's example."""
     return TaskOptions.of({option.name: option.example})
 
 
@@ -152,7 +152,7 @@ def test_a_task_keeps_an_option_and_so_does_its_successor(fake_store: Store, opt
     assert kept_options(drive.status("b")) == asked(option), f"a successor loses {option.name}"
 
 
-def test_what_is_not_kept_is_said_here():
+def test_only_two_client_options_are_not_stored_with_the_task():
     """An option that matters after the submit and is not stored would be lost with the
     first retry.
     """

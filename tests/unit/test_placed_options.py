@@ -20,7 +20,7 @@ RULES = """
 
 
 def nothing() -> None:
-    """A task."""
+    """Do nothing, as a task."""
 
 
 def test_rules_place_tasks_by_name_and_what_task_and_call_say_goes_before(
@@ -99,7 +99,7 @@ def new_app(**options: Any) -> Any:
         ("unit.plain", {}, None, None),
     ],
 )
-def test_options_of_the_call_come_before_those_of_an_earlier_attempt_and_these_before_the_tasks_own(
+def test_call_options_override_options_of_an_earlier_attempt_which_override_task_options(
     name: str, carried: Any, call: Any, options: Any
 ) -> None:
     app = new_app()
@@ -123,7 +123,7 @@ def test_wrong_options_are_refused_with_the_name_of_their_task() -> None:
 def by_tenant(
     name: str, args: Any, kwargs: Any, options: Any, task: Any = None, **more: Any
 ) -> Any:
-    """A router that reads an argument."""
+    """Route a task by one of its arguments."""
     return {"queue": kwargs["tenant"]} if name == "unit.placed" else None
 
 
@@ -145,9 +145,9 @@ def test_a_task_whose_route_cannot_be_found_without_arguments_declares_no_queue(
     parsync = Parsync(app)
     for _ in range(2):
         assert parsync.options.known_tasks().declared["unit.placed"] == {"slots": 2, "priority": 1}
-    said = [record.getMessage() for record in caplog.records if "route" in record.getMessage()]
-    assert len(said) == 1
-    assert said[0].startswith("task unit.placed has no queue when it is submitted by name only")
+    messages = [record.getMessage() for record in caplog.records if "route" in record.getMessage()]
+    assert len(messages) == 1
+    assert messages[0].startswith("task unit.placed has no queue when it is submitted by name only")
 
 
 class Batch(Task):  # type: ignore[misc,unused-ignore]
@@ -240,7 +240,7 @@ def test_an_option_that_is_nearly_parsync_is_warned_of_and_passed_on(name: str) 
 @pytest.mark.parametrize(
     "name", ["is_async", "sync", "asynchronous", "parse", "resources", "slots"]
 )
-def test_an_attribute_of_ones_own_is_no_misspelt_parsync(name: str) -> None:
+def test_an_attribute_that_resembles_parsync_is_accepted(name: str) -> None:
     app = new_app()
     Parsync(app)
     with warnings.catch_warnings():

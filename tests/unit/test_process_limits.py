@@ -17,7 +17,7 @@ NO_LIMIT = "9223372036854771712"
 
 
 def machine(root: Path, groups: str, files: dict[str, str]) -> Path:
-    """A folder with what Linux shows a process of its control groups in /proc and /sys."""
+    """Return a folder with what Linux shows a process of its control groups in /proc and /sys."""
     for name, text in {
         "proc/self/cgroup": groups,
         **{f"sys/fs/cgroup/{name}": files[name] for name in files},
@@ -100,7 +100,7 @@ def test_the_smallest_limit_holds(
     assert memory_limit(root).thousandths == memory * 1000
 
 
-def test_an_offer_of_more_than_the_container_has_is_told(
+def test_an_offer_beyond_the_container_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = machine(tmp_path, "0::/\n", {"cpu.max": "50000 100000", "memory.max": str(8 * 2**20)})
@@ -119,7 +119,7 @@ def test_an_offer_of_more_than_the_container_has_is_told(
     ]
 
 
-def test_a_worker_tells_of_what_it_cannot_have(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_worker_warns_of_an_offer_beyond_its_machine(caplog: pytest.LogCaptureFixture) -> None:
     spec({"parsync_resource": (f"mem={MEMORY + 1}", f"cpu={len(CPUS) + 1}")})
     assert (
         f"this node offers cpu={len(CPUS) + 1}, but may use {len(CPUS)} (its affinity)"

@@ -43,19 +43,19 @@ class Node:
         self.count = 0
 
     def at(self, when_s: float, id: str) -> None:
-        """A task comes then."""
+        """Let a task come at this time."""
         self.count += 1
         heapq.heappush(self.events, (when_s, self.count, id))
 
     def run(self, until_s: float = 1e9) -> None:
-        """Everything that happens until then."""
+        """Let everything happen that happens until then."""
         while self.events and self.events[0][0] <= until_s:
             when_s, _, id = heapq.heappop(self.events)
             self.now_s = max(self.now_s, when_s)
             self.come(id)
 
     def come(self, id: str) -> None:
-        """A task is placed here."""
+        """Place a task here."""
         self.now_s += PLACED_S
         self.placed[id] += 1
         hold_s = self.limits.hold_s("f", id, self.consumer)
@@ -91,7 +91,7 @@ def test_tasks_run_as_fast_as_their_limit_allows_and_none(
     assert max(node.held) <= LONGEST_HOLD_S
 
 
-def test_what_has_no_token_within_the_horizon_comes_back_spread_out(
+def test_tasks_without_a_token_within_the_horizon_come_back_spread_over_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     node = Node(1 / 60, monkeypatch)
@@ -103,7 +103,7 @@ def test_what_has_no_token_within_the_horizon_comes_back_spread_out(
     assert max(node.held) <= LONGEST_HOLD_S
 
 
-def test_a_token_whose_task_does_not_come_goes_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_of_an_absent_task_goes_to_another_task(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(1, monkeypatch)
     holds = [node.limits.hold_s("f", id, node.consumer) for id in ("first", "second", "third")]
     node.bucket.can_consume(1)

@@ -55,7 +55,7 @@ def is_over(handle):
 
 
 @pytest.mark.parametrize(("words", "how"), RUNS.values(), ids=RUNS)
-def test_nothing_is_left_of_a_run_that_was_ended(tmp_path, words, how):
+def test_the_reaper_ends_all_programs_of_an_ended_run(tmp_path, words, how):
     (tmp_path / "test_run.py").write_text(TEST)
     env = {**os.environ, "PYTHONPATH": str(REPO)}
     with (tmp_path / "output").open("w") as output:

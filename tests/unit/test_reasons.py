@@ -43,12 +43,12 @@ def node(name="n1", state="up", offer=OFFER, free=2, left=None, **facts):
         (node(left={}), "is short of gpu: the task needs 1"),
     ],
 )
-def test_the_one_node_that_fits_is_named_with_what_keeps_it(facts, why):
+def test_the_reason_names_the_only_fitting_node_and_its_obstacle(facts, why):
     others = [node("cpu", offer="slots=8"), node("gpu0", offer="slots=1 gpu=1 kind:cpu")]
     assert explain_waiting(GPU, [*others, facts]) == f"only node n1 fits: it {why}"
 
 
-def test_who_holds_what_is_short_is_named():
+def test_the_reason_names_the_holders_of_a_scarce_amount():
     holders = [
         Holder("n1", "t1", {"gpu": 2}),
         Holder("n1", "t2", {}),
@@ -162,7 +162,7 @@ HALVES = "slots=8 gpu.mem@0=24 gpu.mem@1=24 gpu@0=1 gpu@1=1 kind:gpu"
         ),
     ],
 )
-def test_the_device_that_is_freest_is_named_with_what_it_has(
+def test_the_reason_names_the_freest_device_and_its_free_amount(
     asks: str, left: str, why: str
 ) -> None:
     full = node(offer=HALVES, free=8, left=dict(parse_resources(left).amounts))
@@ -171,9 +171,9 @@ def test_the_device_that_is_freest_is_named_with_what_it_has(
         Holder("n1", "t2", {"mem": 1}),
         Holder("n2", "t3", {"gpu@0": 1}),
     ]
-    found = explain_waiting(parse_needs(f"slots=1 {asks}"), [full], holders)
+    reason = explain_waiting(parse_needs(f"slots=1 {asks}"), [full], holders)
     assert (
-        found == f"only node n1 fits: it is short of gpu: the task needs {why} until task t1 ends"
+        reason == f"only node n1 fits: it is short of gpu: the task needs {why} until task t1 ends"
     )
 
 

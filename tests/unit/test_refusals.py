@@ -63,11 +63,12 @@ def test_a_claim_that_wins_begins_the_row_anew():
     assert refuse(core, queue.turn(), refused, turns=REFUSALS_IN_A_ROW - 1)[1] == []
 
 
-def test_a_seat_whose_amounts_others_took_in_the_meantime_is_not_claimed():
+def test_a_seat_whose_amounts_other_schedulers_took_is_not_claimed():
     """The commit would refuse it by a state that the copy has, so contention would look like a
     contradiction.
     """
     core = make()
+    # name, state, incarnation, drain, first bit, slots, score, offer
     core.on_nodes(0, [Node("n", "up", 1, False, 0, 3, 1.0, parse_resources("slots=3 gpu=2"))], 1)
     core.on_snapshot(Snapshot(0, 1, 1, bitmap(3), {"n": "gpu=2"}), 0.0)
     core.plan(place=False, confirm=False)

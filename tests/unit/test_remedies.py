@@ -203,7 +203,7 @@ ZONE = Resources.needed(1, {}, {"zone": "z"})
         ),
     ],
 )
-def test_what_would_let_a_task_run(
+def test_the_remedies_name_changes_that_let_the_task_run(
     needs: Resources, nodes: list[NodeFacts], held: dict[str, int], remedies: tuple[str, ...]
 ) -> None:
     by_name = {node.name: node for node in nodes}

@@ -37,7 +37,7 @@ def test_a_shard_that_takes_no_writes_keeps_back_no_other(
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_what_one_shard_does_not_take_back_keeps_back_no_other(
+def test_a_result_refused_by_a_shard_does_not_hold_up_results_of_other_shards(
     several: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[str] = []

@@ -11,7 +11,7 @@ def run(task: str = "t", slot: int = 0, attempt: str = "1@1") -> Run:
 
 
 def ended_and_waiting() -> tuple[Runs, Run, Run]:
-    """A run that has ended in slot 0, and one that waits at slot 1."""
+    """Return a run that has ended in slot 0, and one that waits at slot 1."""
     runs = Runs()
     ended = run("ended")
     waits = run("waits", slot=1)
@@ -47,22 +47,22 @@ def test_a_run_in_several_slots_is_not_entered_while_another_goes_on_in_any_of_t
 
 def test_of_a_runs_outcomes_the_first_counts() -> None:
     runs = Runs()
-    one = run()
-    runs.enter(one)
-    assert runs.end(one, "lost")
-    assert not runs.end(one, "succeeded")
-    assert one.outcome == "lost"
+    a_run = run()
+    runs.enter(a_run)
+    assert runs.end(a_run, "lost")
+    assert not runs.end(a_run, "succeeded")
+    assert a_run.outcome == "lost"
 
 
 def test_a_run_whose_slots_are_free_is_forgotten() -> None:
     runs = Runs()
     for i in range(1000):
-        one = run(f"t{i}")
-        assert runs.enter(one)
-        one.request = cast(Any, object())
-        assert runs.going() == [one]
-        runs.end(one, "succeeded")
-        runs.drop([one])
+        a_run = run(f"t{i}")
+        assert runs.enter(a_run)
+        a_run.request = cast(Any, object())
+        assert runs.going() == [a_run]
+        runs.end(a_run, "succeeded")
+        runs.drop([a_run])
     assert len(runs) == 0
     assert runs.keys() == set()
     assert runs.going() == []

@@ -20,7 +20,7 @@ SCRIPT = "-- verb: does it.\n" + HEAD
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes Lua files into a folder of their own: write(name=text), with __ for a slash."""
+    """Write Lua files into a folder of their own: write(name=text), with __ for a slash."""
 
     def write(**files: str) -> Path:
         for name, text in files.items():
@@ -32,7 +32,7 @@ def write(tmp_path: Path) -> Write:
     return write
 
 
-def test_a_library_is_in_the_text_once_and_before_who_needs_it(write: Write):
+def test_a_library_stands_once_in_the_script_and_before_its_users(write: Write):
     folder = write(
         verbs__verb="--- @include one\n--- @include two\nreturn 'verb'\n",
         lib__one="--- @include base\nlocal one\n",
@@ -89,13 +89,13 @@ def test_a_circle_of_includes_is_named(write: Write, length: int):
         expand("verbs/verb", folder, [])
 
 
-def test_a_library_that_is_not_there_is_named_with_who_wants_it(write: Write):
+def test_a_missing_library_is_named_with_its_user(write: Write):
     with pytest.raises(BrokenContract, match=r"no file nothing.lua, wanted by verbs/verb"):
         expand("verbs/verb", write(verbs__verb="--- @include nothing\n"), [])
 
 
 @pytest.mark.parametrize("field", HEADER_FIELDS)
-def test_a_header_says_everything(field: str):
+def test_a_header_without_one_of_its_fields_is_refused(field: str):
     text = "-- verb: does it.\n" + HEAD.replace(f"-- {field}: x\n", "")
     with pytest.raises(BrokenContract, match=f"verb.lua says nothing of {field}"):
         Header("verb", text)

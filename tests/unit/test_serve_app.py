@@ -138,7 +138,7 @@ def test_only_viewers_are_told_why_reading_fails(serve):
         ("POST", TASKS, b"[1]", 503),
     ],
 )
-def test_whatever_a_token_asks_for_counts(serve, method, path, body, status):
+def test_every_request_of_a_token_counts_against_its_rate(serve, method, path, body, status):
     app = serve(submitters=Submitters({"shop": SHOP}))
     fill_writer(app)
     found = [app.ask(method, path, TOKEN, body=body)[0] for _ in range(3)]
@@ -254,9 +254,9 @@ def test_an_address_with_many_requests_leaves_places_to_others_and_health_needs_
 
         async def look():
             addresses = ("2001:db8::1", "2001:db8::2", "2001:db8::3")
-            held = [Follower(app, "/events", peer) for peer in addresses]
-            assert [await one.status() for one in held] == [200, 200, 503]
-            assert held[2].told["retry-after"] == "1"
+            followers = [Follower(app, "/events", peer) for peer in addresses]
+            assert [await one.status() for one in followers] == [200, 200, 503]
+            assert followers[2].told["retry-after"] == "1"
             other = Follower(app, "/events", "::ffff:10.0.0.9")
             assert await other.status() == 200
             for path, status in (
@@ -267,7 +267,7 @@ def test_an_address_with_many_requests_leaves_places_to_others_and_health_needs_
             ):
                 answer = await ask(app, "GET", path, peer="10.0.0.9")
                 assert (answer[0], "too many" in answer[1]) == (status, path == "/api/v1")
-            for one in (*held, other):
+            for one in (*followers, other):
                 await one.leave()
             assert (await ask(app, "GET", "/api/v1", peer="2001:db8::1"))[0] == 200
 

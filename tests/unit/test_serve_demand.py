@@ -20,7 +20,7 @@ NODE = NodeView("n1", 0, NodeState.UP, False, 1, 1.0, 4, 3, 1, HAS, LEFT, {"zone
 
 
 def survey(**waiting):
-    """A survey of the node, and of kinds: name -> (needs, how many)."""
+    """Return a survey of the node, and of kinds: name -> (needs, how many)."""
     kinds = [
         KindView(name, name, needs, "", count, 0, "") for name, (needs, count) in waiting.items()
     ]

@@ -123,7 +123,7 @@ def test_a_refusal_names_what_this_submitter_may_use(task, error):
 
 
 @pytest.mark.parametrize("option", sorted({*CLIENT_NAMES} - FREE_OPTIONS - {"slots", "max_starts"}))
-def test_who_has_the_least_rights_may_use_no_option_that_has_a_limit(option):
+def test_a_submitter_with_the_least_rights_may_use_no_limited_option(option):
     value = {
         "resources": {"mem": 1},
         "require": {"zone": "a"},

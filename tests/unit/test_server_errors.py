@@ -24,7 +24,7 @@ def test_pauses_grow_up_to_the_longest_and_are_not_all_alike():
     assert patience.pause_s(ServerUnreachable("away")) < 0.1, "it was well meanwhile"
 
 
-def test_what_is_wrong_is_said_once_and_so_is_that_it_is_well(caplog):
+def test_an_error_and_its_end_are_each_logged_once(caplog):
     caplog.set_level(logging.INFO)
     patience = Backoff(log, "me")
     patience.well()
@@ -81,7 +81,7 @@ def test_any_other_reply_is_not_the_servers_trouble():
     assert refusal("here:1", ResponseError("ERR unknown command")) is None
 
 
-def test_a_number_that_went_back_is_told_once_and_one_that_is_new_is_not():
+def test_a_number_that_went_back_is_reported_once_and_a_new_number_is_not():
     marks = HighWaterMarks()
     assert marks.see({"submitted": 150, "p0": 7}) == []
     assert marks.see({"submitted": 151}) == []
@@ -90,7 +90,7 @@ def test_a_number_that_went_back_is_told_once_and_one_that_is_new_is_not():
     assert marks.see({"submitted": 121, "p0": 6}) == []
 
 
-def test_losses_are_told_by_the_newest_and_what_is_no_loss_is_passed_over():
+def test_losses_are_reported_by_the_newest_and_malformed_losses_are_ignored():
     lines = {
         "s1 submitted=9->3 p0=7->1": "1795263279123",
         "s2 submitted=4->0": "1795263280000",

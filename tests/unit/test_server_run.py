@@ -21,5 +21,5 @@ def test_only_a_replica_that_goes_on_takes_over(now: ServerRun, took_over: bool)
     assert now.took_over_from(BEFORE) == took_over
 
 
-def test_nothing_takes_over_from_what_was_never_seen() -> None:
+def test_a_server_cannot_take_over_from_an_unknown_server() -> None:
     assert not ServerRun("b", "next", "", up_s=60).took_over_from(ServerRun())

@@ -97,7 +97,7 @@ def test_a_bad_value_is_refused_in_one_sentence(flags, says):
     assert "\n" not in str(caught.value)
 
 
-def test_a_refusal_says_where_the_value_was_said(monkeypatch, tmp_path):
+def test_a_refusal_names_the_source_of_the_value(monkeypatch, tmp_path):
     (tmp_path / "parsync.toml").write_text("lease_s = 0\n")
     monkeypatch.setenv("PARSYNC_PARTITIONS", "x")
     with pytest.raises(InvalidInput) as caught:
@@ -132,14 +132,14 @@ def test_a_bad_file_is_refused(tmp_path, text, says):
     assert says in str(caught.value)
 
 
-def test_what_was_not_asked_for_or_is_the_same_is_no_difference():
+def test_a_setting_that_is_unset_or_equal_is_no_difference():
     assert find_differences(RUNNING, Settings.load()) == []
     assert find_differences(RUNNING, Settings.load(partitions=8, gap_s=0.5, lease_s=10)) == []
 
 
 def test_each_difference_from_the_running_cluster_is_named():
-    asked = Settings.load(partitions=16, gap_s=0.25, lease_s=10)
-    assert find_differences(RUNNING, asked) == [
+    settings = Settings.load(partitions=16, gap_s=0.25, lease_s=10)
+    assert find_differences(RUNNING, settings) == [
         "partitions=8 (you asked for 16)",
         "gap_s=0.5 (you asked for 0.25)",
     ]

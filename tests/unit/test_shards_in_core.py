@@ -20,8 +20,8 @@ MISSING = "slots=1 gpu_model:a100"
 
 
 def sharded(slots: int, shards: int = SHARDS) -> tuple[Core, list[Queue]]:
-    """A core that sees so many free slots and has looked at all shards, of which none
-    has a task.
+    """Return a core that sees so many free slots and has looked at all shards, of which none has a
+    task; and the shards.
     """
     core = make(shards=shards)
     see(core, 0, [node("n", slots)], slots)
@@ -31,7 +31,7 @@ def sharded(slots: int, shards: int = SHARDS) -> tuple[Core, list[Queue]]:
 
 
 def tell(core: Core, *queues: Queue) -> None:
-    """The core is woken for these shards, and looks there."""
+    """Wake the core for these shards, and answer its look there."""
     for queue in queues:
         core.on_wake(queue.shard)
     plan = core.plan(place=False, confirm=False)
@@ -119,7 +119,7 @@ def test_a_task_that_goes_back_is_looked_at_in_its_shard() -> None:
     assert list(plan.shard_looks) == [shard]
 
 
-def test_what_one_round_trip_cannot_take_wakes_others_and_at_the_end_it_waits_in_every_shard() -> (
+def test_a_full_take_wakes_other_schedulers_and_at_the_end_the_scheduler_waits_in_every_shard() -> (
     None
 ):
     core, queues = sharded(5 * MAX_BATCH)
@@ -141,7 +141,7 @@ def test_what_one_round_trip_cannot_take_wakes_others_and_at_the_end_it_waits_in
     assert not core.queue.any_open
 
 
-def test_while_tasks_are_left_behind_further_shards_are_looked_at_for_what_it_takes() -> None:
+def test_while_tasks_remain_further_shards_are_read_up_to_the_number_taken() -> None:
     shards = 16
     core, queues = sharded(5000, shards)
     for queue in queues:

@@ -13,5 +13,5 @@ def test_a_file_of_processes_goes_to_one_worker(file: str) -> None:
     assert scope_of(f"tests/{file}::Class::test_a[x::y]", REPO) == f"tests/{file}"
 
 
-def test_other_tests_are_dealt_one_by_one() -> None:
+def test_tests_without_a_shared_stack_are_dealt_singly() -> None:
     assert scope_of(id := "tests/unit/test_ids.py::test_a[x::y]", REPO) == id

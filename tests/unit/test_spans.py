@@ -27,7 +27,7 @@ TASK = TaskStatus(
 
 @pytest.fixture(scope="module")
 def exporter():
-    """The exporter that keeps the spans of this process."""
+    """Return the exporter that keeps the spans of this process."""
     if not isinstance(trace.get_tracer_provider(), TracerProvider):
         trace.set_tracer_provider(TracerProvider())
     found = InMemorySpanExporter()

@@ -58,7 +58,7 @@ def test_lines_go_to_the_sink_and_to_files(tmp_path):
         assert stack.alive() == []
 
 
-def test_one_that_ignores_sigterm_is_killed_after_the_grace():
+def test_a_program_that_ignores_sigterm_is_killed_after_the_grace():
     lines = Lines()
     with LocalStack(sink=lines, grace_s=0.2) as stack:
         process = stack.start("stubborn", [sys.executable, "-c", STUBBORN])
@@ -68,7 +68,7 @@ def test_one_that_ignores_sigterm_is_killed_after_the_grace():
 
 
 @pytest.mark.parametrize("how", ["kill", "terminate", "stop"])
-def test_what_a_process_has_started_goes_with_it(how):
+def test_the_children_of_a_process_end_with_the_process(how):
     lines = Lines()
     with LocalStack(sink=lines) as stack:
         stack.start("parent", [sys.executable, "-c", PARENT])
@@ -82,7 +82,7 @@ def test_what_a_process_has_started_goes_with_it(how):
         assert stack.alive() == []
 
 
-def test_a_name_that_runs_is_not_started_twice_but_one_that_ended_may_be():
+def test_a_running_program_is_not_started_twice_but_an_ended_program_may_start_again():
     with LocalStack(grace_s=0.2) as stack:
         stack.start("a", [sys.executable, "-c", "import time; time.sleep(600)"])
         with pytest.raises(ValueError, match="a runs already"):

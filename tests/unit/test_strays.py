@@ -49,7 +49,7 @@ def test_a_scheduler_that_comes_back_under_its_name_gives_back_what_the_earlier_
     assert drive.state("a") == "pending", "s1 lives again: no leader would ever give it back"
 
 
-def test_a_take_that_comes_after_its_sender_gave_it_up_is_given_back_within_a_lease(
+def test_a_late_take_that_its_sender_gave_up_is_given_back_within_a_lease(
     fake_store: Store,
 ) -> None:
     drive = Driver(fake_store)
@@ -63,7 +63,7 @@ def test_a_take_that_comes_after_its_sender_gave_it_up_is_given_back_within_a_le
     assert drive.state("a") == "pending"
 
 
-def test_what_a_scheduler_has_in_flight_is_no_stray(fake_store: Store) -> None:
+def test_a_task_in_flight_is_no_stray(fake_store: Store) -> None:
     drive = Driver(fake_store)
     made = scheduler(fake_store)
     attempt = drive.taken("a")

@@ -26,7 +26,7 @@ class Rounds:
         self.attempts: dict[str, str] = {}
 
     def go(self, seconds: float, janitor: Janitor | None = None) -> None:
-        """Passes four times a lease, at the times given."""
+        """Let `seconds` pass, with a pass of the leader four times a lease."""
         until_s = self.now_s + seconds
         while self.now_s < until_s:
             self.now_s += LEASE_S / 4
@@ -35,7 +35,7 @@ class Rounds:
             (janitor or self.janitor).work(lambda: self.now_s, {"s1": int(self.now_s * 4)})
 
     def place(self, task: str, slot: int = 0, node: str = "n1") -> Place:
-        """A task that is placed and held, and whose doorbell has rung."""
+        """Place a task that is held, and whose doorbell has rung; return its place."""
         drive = self.drive
         if drive.state(task) == "gone":
             drive.submit(task)
@@ -81,7 +81,7 @@ def test_a_node_that_starts_nothing_of_what_it_gets_is_suspect(rounds: Rounds) -
     assert note.startswith("alive, but 3 tasks in a row did not start there, the last: ")
 
 
-def test_it_is_suspect_too_if_they_come_one_after_the_other(rounds: Rounds) -> None:
+def test_a_node_is_suspect_too_if_its_unstarted_tasks_come_in_sequence(rounds: Rounds) -> None:
     for _ in range(TASKS_TO_SUSPECT):
         assert rounds.state == "up"
         rounds.place("a")
@@ -89,7 +89,7 @@ def test_it_is_suspect_too_if_they_come_one_after_the_other(rounds: Rounds) -> N
     assert rounds.state == "suspect"
 
 
-def test_a_start_in_between_clears_it(rounds: Rounds) -> None:
+def test_a_start_in_between_clears_the_suspicion(rounds: Rounds) -> None:
     for _ in range(TASKS_TO_SUSPECT):
         rounds.place("a")
         rounds.go(1.5 * LEASE_S)

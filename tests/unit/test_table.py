@@ -124,7 +124,7 @@ def test_watch_may_do_without_a_number():
     assert fill_watch(["submit", "a", "--", "--watch"]) == ["submit", "a", "--", "--watch"]
 
 
-def test_a_page_is_no_higher_than_the_terminal_and_says_what_is_missing():
+def test_a_page_fits_the_terminal_and_counts_the_missing_rows():
     drawn = screen([f"line {n}" for n in range(30)], 10)
     assert drawn.count("\n") == 9
     assert "... and 22 more lines" in drawn

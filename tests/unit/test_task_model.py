@@ -13,7 +13,7 @@ from parsync_redis.model.status import Setback, TaskStatus
 from parsync_redis.model.task import FINAL, TRANSITIONS, StoredState, TaskState, state_word
 
 
-def test_nothing_asked_is_one_slot():
+def test_empty_needs_mean_one_slot():
     assert TaskOptions.of(None) == TaskOptions.of({}) == DEFAULT_OPTIONS
     assert DEFAULT_OPTIONS.needs.text == "slots=1"
 
@@ -129,7 +129,7 @@ def test_a_record_reads_as_a_status():
     }
 
 
-def test_a_history_reads_as_setbacks_and_what_is_none_is_passed_over():
+def test_a_history_reads_as_setbacks_and_malformed_entries_are_ignored():
     history = (
         "1@17 running n1/3 inc=2 since=1000 until=2000 its node n1 was lost\nno setback\n"
         "2@17 placed a/b/0 inc=1 since=3 until=4 "

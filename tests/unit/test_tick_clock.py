@@ -18,7 +18,7 @@ def test_after_three_intervals_without_a_tick_the_own_clock_goes_on_until_a_tick
     assert clock.own_ticks(0.3, INTERVAL_S) == []
 
 
-def test_a_short_silence_is_no_reason_to_subscribe_anew_and_a_long_one_is_once() -> None:
+def test_a_long_silence_renews_the_subscription_once_and_a_short_silence_does_not() -> None:
     clock = TickClock(0.0)
     clock.on_tick(1, 0.0)
     assert not clock.becomes_deaf(DEAF_S - 0.001, INTERVAL_S)
@@ -38,7 +38,7 @@ def test_rare_ticks_are_no_silence() -> None:
     assert clock.becomes_deaf(SILENT_INTERVALS * DEAF_S, DEAF_S)
 
 
-def test_what_is_known_to_be_lost_is_subscribed_to_at_once() -> None:
+def test_a_lost_subscription_is_renewed_at_once() -> None:
     clock = TickClock(0.0)
     clock.on_tick(1, 0.0)
     clock.on_lost()

@@ -24,12 +24,12 @@ NO_STACK = {"unit/test_tiers.py", "unit/test_stack.py"}
 
 
 def texts() -> dict[str, str]:
-    """The text of each test file, by the name that tests/tiers.py gives it."""
+    """Return the text of each test file, by the name that tests/tiers.py gives it."""
     paths = {file.relative_to(REPO).as_posix().removeprefix("tests/"): file for file in FILES}
     return {name: file.read_text(encoding="utf-8") for name, file in paths.items()}
 
 
-def test_each_file_that_starts_a_stack_has_a_story_or_says_who_tells_it():
+def test_each_file_that_starts_a_stack_has_a_story_or_names_the_file_that_covers_it():
     serial = {file for file, text in texts().items() if "pytest.mark.serial" in text} - NO_STACK
     assert serial == STORIES.keys() | NO_STORY.keys(), "name its story in tests/tiers.py"
     assert not STORIES.keys() & NO_STORY.keys()
@@ -37,7 +37,7 @@ def test_each_file_that_starts_a_stack_has_a_story_or_says_who_tells_it():
     assert told <= texts().keys()
 
 
-def test_what_starts_a_stack_is_marked():
+def test_tests_that_start_a_stack_are_marked():
     unmarked = [
         file
         for file, text in texts().items()
@@ -58,13 +58,13 @@ def test_each_name_is_a_test(tier):
     assert not missing
 
 
-def test_what_uses_the_shared_stack_runs_on_a_redis_cluster_too():
+def test_tests_of_the_shared_stack_also_run_on_a_redis_cluster():
     shared = {file for file, text in texts().items() if "new_rig" in text} - NO_STACK
     missing = [file for file in sorted(shared) if not is_on_redis_cluster(file)]
     assert missing == [], "add it to ON_REDIS_CLUSTER"
     assert [name for name in ON_REDIS_CLUSTER if not (TESTS / name).exists()] == []
 
 
-def test_make_test_says_what_has_the_other_tests():
+def test_make_test_names_the_targets_with_the_other_tests():
     assert any("make test-all" in line for line in left_out(quick=True))
     assert not any("make test-all" in line for line in left_out(quick=False))

@@ -75,7 +75,7 @@ GLANCE = Glance(
 
 
 @pytest.mark.parametrize("height", [16, 24, 50])
-def test_it_fits_the_window_and_shows_the_worst_first(height):
+def test_top_fits_the_window_and_shows_the_worst_first(height):
     lines = page_lines(GLANCE, "", 0.0, "studio", 80, height)
     assert len(lines) < height
     assert max(map(len, lines)) <= 80
@@ -91,7 +91,7 @@ def test_it_fits_the_window_and_shows_the_worst_first(height):
     assert "waiting: full 400, no_fit 35, of which" in "\n".join(lines)
 
 
-def test_it_says_when_the_server_is_away_and_how_old_it_is():
+def test_top_reports_an_absent_server_and_the_age_of_its_data():
     assert page_lines(None, "", 0.0, "studio", 80, 24)[0] == "cluster studio: it is being read"
     assert page_lines(None, "no answer", 0.0, "studio", 80, 24)[0] == "cluster studio: no answer"
     first, second, *_ = page_lines(GLANCE, "no answer", 12.0, "studio", 80, 24)

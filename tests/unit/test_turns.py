@@ -23,7 +23,7 @@ from tests.unit.test_strays import scheduler
 
 
 def placed(drive: Driver, made: Scheduler, *ids: str) -> dict[str, Place]:
-    """The scheduler places these tasks; where."""
+    """Let the scheduler place these tasks; return the place of each."""
     for id in ids:
         drive.submit(id)
     made._duties[0].last_s = float("inf")
@@ -36,8 +36,8 @@ def placed(drive: Driver, made: Scheduler, *ids: str) -> dict[str, Place]:
 
 @pytest.fixture
 def won(fake_store: Store) -> tuple[Driver, Scheduler]:
-    """A scheduler on server `same` that has won a claim for task a, on the only slot, and not
-    confirmed it.
+    """Return a scheduler on server `same` that has won a claim for task a, on the only slot, and
+    not confirmed it; and its driver.
     """
     drive = Driver(fake_store)
     made = scheduler(fake_store)
@@ -64,7 +64,7 @@ def test_a_placed_task_is_confirmed_after_a_while_and_a_started_task_is_left_alo
     assert made.core.won.unconfirmed == []
 
 
-def test_after_an_error_what_was_won_is_confirmed_and_the_rest_goes_back(
+def test_after_an_error_won_claims_are_confirmed_and_other_tasks_go_back(
     won: tuple[Driver, Scheduler],
 ) -> None:
     drive, made = won
@@ -76,14 +76,14 @@ def test_after_an_error_what_was_won_is_confirmed_and_the_rest_goes_back(
     assert (drive.state("a"), drive.state("b")) == ("placed", "pending")
 
 
-def test_another_server_may_not_know_of_what_was_won(won: tuple[Driver, Scheduler]) -> None:
+def test_won_claims_are_not_confirmed_on_another_server(won: tuple[Driver, Scheduler]) -> None:
     drive, made = won
     made._rank = replace(made._rank, server="another")
     made.recover()
     assert drive.state("a") == "pending"
 
 
-def test_what_could_not_be_confirmed_for_an_error_is_not_lost(
+def test_a_won_claim_whose_confirm_failed_is_not_lost(
     won: tuple[Driver, Scheduler], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drive, made = won
@@ -122,7 +122,7 @@ def turn_until_at_rest(made: Scheduler) -> None:
     until(is_at_rest, "the scheduler is at rest")
 
 
-def test_it_rests_only_with_nothing_to_do_and_where_ticks_are_many(fake_store: Store) -> None:
+def test_a_scheduler_rests_only_without_work_and_between_frequent_ticks(fake_store: Store) -> None:
     made = scheduler(fake_store)
     Driver(fake_store).node("n1", slots=1)
     turn_until_at_rest(made)

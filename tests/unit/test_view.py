@@ -19,11 +19,12 @@ def node(
 ) -> Node:
     resources = {k: v for k, v in labels_and_amounts.items() if isinstance(v, int)}
     labels = {k: v for k, v in labels_and_amounts.items() if isinstance(v, str)}
+    # name, state, incarnation, drain, first bit, slots, score, offer
     return Node(name, "up", 1, False, first, slots, score, Resources.of(slots, resources, labels))
 
 
 def bits(*free: int, size: int = 32) -> bytes:
-    """A bitmap as SETBIT writes it."""
+    """Return a bitmap as SETBIT writes it."""
     flags = np.zeros(size, dtype=bool)
     flags[list(free)] = True
     return np.packbits(flags).tobytes()
@@ -125,7 +126,7 @@ def test_quality_is_the_score_in_standard_deviations_weighted_by_slots() -> None
     assert np.isclose(view.partitions[1].quality[0], (5 - mean) / spread)
 
 
-def test_explain_says_what_is_missing() -> None:
+def test_explain_names_the_missing_resources() -> None:
     view = View(1)
     view.partitions[0].set_nodes([node("a", 0, 4, gpu=1)], 1)
     view.partitions[0].set_free(bits(0), {"a": "gpu=0"}, 1)
@@ -154,7 +155,7 @@ def test_explain_tells_a_node_that_is_drained_or_down_from_one_that_is_not_there
 
 
 @given(st.data())
-def test_seats_hold_whatever_is_put_on_all_of_them(data: st.DataObject) -> None:
+def test_all_seats_together_can_be_filled(data: st.DataObject) -> None:
     """Taking every seat uses no slot twice and no node's amounts beyond what is left; no seat is
     left out.
     """

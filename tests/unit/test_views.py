@@ -56,7 +56,7 @@ def test_empty_partitions_count_for_slots_only():
     assert (found.slots, found.mean_score, found.labels) == (2.0, 0, {"zone:x": 0})
 
 
-def test_nothing_has_no_spread():
+def test_an_empty_list_and_zeros_have_no_spread():
     assert spread([]) is None
     assert spread([0, 0]) is None
     assert measure_evenness([]) == Evenness(None, None, {})

@@ -8,12 +8,13 @@ from parsync_redis.model.replies import Snapshot
 from parsync_redis.scheduler.core.core import Core
 from tests.kit.core_rig import Queue, claims_of, make, tasks_of, waiting
 
+# name, state, incarnation, drain, first bit, slots, score, offer
 ONE = Node("one", "up", 1, False, 0, 4, 1.0, Resources.of(1, {"mem": 10}), ahead=3)
 OTHER = Node("other", "up", 1, False, 4, 1, 1.0, Resources.of(1, {"mem": 10}))
 
 
 def see(core: Core, nodes: list[Node], bits: str) -> None:
-    """The core has read the partition: each bit is a slot or a waiting seat."""
+    """Give the core a read of the partition: each bit is a slot or a waiting seat."""
     free = np.packbits([bit == "1" for bit in bits]).tobytes()
     core.on_nodes(0, nodes, 1)
     core.on_snapshot(Snapshot(0, 1, 1, free, {node.name: "mem=10" for node in nodes}), 0.0)
@@ -26,7 +27,7 @@ def test_slots_are_taken_before_waiting_seats() -> None:
     assert sorted(claims_of(waiting(core, 2).turn())) == ["one/0", "other/0"]
 
 
-def test_what_finds_no_slot_takes_waiting_seats() -> None:
+def test_a_task_without_a_slot_takes_a_waiting_seat() -> None:
     core = make()
     see(core, [ONE, OTHER], "01101")
     assert sorted(claims_of(waiting(core, 9).turn())) == ["one/1", "one/2", "other/0"]

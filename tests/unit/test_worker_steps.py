@@ -32,7 +32,7 @@ from parsync_redis.worker.scheduler_child import SchedulerBeside
 LOADER = "parsync_redis.loader:Loader"
 
 
-def test_what_watches_starts_after_the_pool_and_the_node() -> None:
+def test_the_watching_step_starts_after_the_pool_and_the_node() -> None:
     """Celery orders steps by what each requires, and else at random."""
     app = Celery("steps", set_as_current=False)
     Parsync(app, url="redis://127.0.0.1:1/0")
@@ -104,7 +104,7 @@ def test_a_worker_of_greenlets_cannot_be_a_node_and_says_why(
     ]
 
 
-def test_what_was_given_first_stops_first() -> None:
+def test_callbacks_at_stop_run_in_the_order_in_which_they_were_given() -> None:
     blueprint: Any = WorkController.Blueprint()
     said: list[str] = []
     blueprint.on_stopped = lambda: said.append("worker")
@@ -144,7 +144,7 @@ def test_the_environment_asks_for_a_scheduler_too(
     assert wants_scheduler(flag) is wants
 
 
-def test_another_word_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_other_than_1_or_0_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARSYNC_NODE_WITH_SCHEDULER", "two")
     with pytest.raises(
         InvalidInput, match="PARSYNC_NODE_WITH_SCHEDULER='two' is not valid: it must be 1 or 0"
@@ -176,14 +176,17 @@ def test_tasks_that_a_rule_places_are_named_as_well(
     assert not {"marked.not", "plain"} & named
 
 
-def test_what_the_code_says_takes_the_place_of_the_loaders_parsync() -> None:
+def test_the_parsync_of_the_code_replaces_the_parsync_of_the_loader() -> None:
     app = Celery("both", loader=LOADER, broker="redis://127.0.0.1:1/0", set_as_current=False)
     assert app.conf.task_default_queue == "celery"  # the loader is there
     assert app.parsync.of_loader
     sender = app.amqp.send_task_message
-    mine = Parsync(app, url="redis://10.0.0.9:6379/3", cluster="mine")
-    assert app.parsync is mine
-    assert (mine.settings().url, mine.settings().cluster) == ("redis://10.0.0.9:6379/3", "mine")
+    parsync = Parsync(app, url="redis://10.0.0.9:6379/3", cluster="mine")
+    assert app.parsync is parsync
+    assert (parsync.settings().url, parsync.settings().cluster) == (
+        "redis://10.0.0.9:6379/3",
+        "mine",
+    )
     assert app.amqp.send_task_message is not sender
     assert type(app.amqp).parsync_of[2][1:] == ("redis://10.0.0.9:6379/3", "mine")
     assert pickle.loads(pickle.dumps(type(app.amqp))).parsync_of == type(app.amqp).parsync_of
@@ -195,6 +198,6 @@ def test_what_the_code_says_takes_the_place_of_the_loaders_parsync() -> None:
 
 def test_the_loader_leaves_alone_an_app_that_has_one() -> None:
     app = Celery("first", loader=LOADER, set_as_current=False)
-    mine = Parsync(app, url="redis://10.0.0.9:6379/3")
+    parsync = Parsync(app, url="redis://10.0.0.9:6379/3")
     assert app.conf.task_default_queue == "celery"
-    assert app.parsync is mine
+    assert app.parsync is parsync

@@ -41,7 +41,7 @@ def run(**asked):
 
 
 def thousands(found):
-    """The median of the rounds, by 'CASE, SIZE a call' and verb; of a life the sum of these.
+    """Return the median of the rounds, by 'CASE, SIZE a call' and verb; of a life the sum of these.
 
     Lua collects its garbage in some of the rounds, and one of eight to sixteen is cheap: the least
     is luck. Of five rounds three may have garbage, so there are more. In most rounds some verb of a

@@ -87,7 +87,7 @@ def test_a_ratio_to_nothing_is_nothing():
         ({"kinds": 50, "system": "queues"}, "50 kinds would need 50 queues"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(change, says):
+def test_a_setting_that_cannot_be_measured_is_refused(change, says):
     SMALL.check()
     with pytest.raises(InvalidInput, match=r"^--") as refused:
         replace(SMALL, **change).check()

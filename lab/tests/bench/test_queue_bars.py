@@ -105,7 +105,7 @@ def test_a_figure_is_judged_by_its_bar_and_its_goal():
     ]
 
 
-def test_what_was_never_placed_reaches_no_bar():
+def test_a_task_that_was_never_placed_reaches_no_bar():
     delays = {"median": 3.0, "worst": 5.0}
     cores = {"schedulers": 0.01, "server": 0.01}
     part = {

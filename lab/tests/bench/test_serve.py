@@ -10,7 +10,7 @@ from parsync_redis.cli import app
 pytestmark = pytest.mark.serial
 
 
-def test_it_tells_the_cores_without_and_with_viewers_and_how_soon_they_see_a_change():
+def test_the_command_prints_cores_with_and_without_viewers_and_the_delay_of_a_change():
     words = [
         "bench",
         "serve",

@@ -90,8 +90,8 @@ def _fewer_points(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small trace with the columns of Alibaba's: bursts of equal tasks, and rows of what never
-    ran.
+    """Return a small trace with the columns of Alibaba's: bursts of equal tasks, and rows of tasks
+    that never ran.
     """
     path = tmp_path_factory.mktemp("trace") / "batch.csv.gz"
     rows = [
@@ -112,7 +112,7 @@ def run(name: str, trace: Path, **more: object) -> Outcome:
 
 
 def seen(name: str, trace: Path) -> Outcome:
-    """The small run with the first seed; once for all tests."""
+    """Return the small run with the first seed; run it once for all tests."""
     if name not in _seen:
         _seen[name] = run(name, trace)
     return _seen[name]

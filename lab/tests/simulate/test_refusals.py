@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from parsync_lab.simulate.trace import read_trace
 from parsync_redis.cli import app
 from parsync_redis.errors import InvalidInput
-from tests.chaos.fuzz.entries import Door
+from tests.chaos.fuzz.entries import FuzzedEntry
 from tests.chaos.fuzz.run import judge
 from tests.chaos.fuzz.values import mangled
 
@@ -125,7 +125,7 @@ def test_any_bytes_are_read_as_a_trace_or_refused_in_one_line(tmp_path: Path) ->
         read_trace(path)
 
     trace = b"task_create_time,task_end_time,number_of_instances\n1,2,3\n1.5,9,1\n"
-    door = Door(lambda rng: mangled(rng, trace), feed)
+    door = FuzzedEntry(lambda rng: mangled(rng, trace), feed)
     answers = {case: judge(door, case) for case in (door.draw(Random(seed)) for seed in range(200))}
     assert {case: fault for case, (fault, _) in answers.items() if fault} == {}
     assert {refused for _, refused in answers.values()} == {False, True}

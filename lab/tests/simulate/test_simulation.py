@@ -93,14 +93,14 @@ def test_no_task_and_no_slot_is_lost_or_double(strategy: SimStrategy, sync: Sync
     assert all(not partition.leases for partition in cluster.partitions)
 
 
-def test_nobody_decides_more_than_it_can() -> None:
+def test_a_scheduler_claims_no_more_than_its_decision_rate_allows() -> None:
     simulation = simulate(rate=400.0, amplifier=0.5)
     claims = sum(value or 0 for value in simulation.measure.series()["all"]["claims"])
     assert 700 < claims <= 0.5 * 400 * 4 + 4 * 2
     assert simulation.cluster.queues[0].pending > 400
 
 
-def test_what_a_scheduler_cannot_hold_goes_back_and_is_taken_again() -> None:
+def test_tasks_without_free_slots_go_back_and_are_taken_again() -> None:
     simulation = simulate(
         rate=2000.0, amplifier=50.0, seconds=3.0
     )  # two and a half times what the slots carry
@@ -168,7 +168,7 @@ def test_claims_hold_within_their_tolerance_and_not_beyond() -> None:
         below("i", "c", "p", 1.0, most([])),
     ],
 )
-def test_what_was_not_measured_does_not_hold(check: ClaimCheck) -> None:
+def test_a_claim_without_a_measurement_does_not_hold(check: ClaimCheck) -> None:
     assert not check.holds
     assert check.as_dict()["why"] == "not measured"
 

@@ -14,7 +14,7 @@ from .run import run
 
 
 def main() -> int:
-    """Runs the cases, and prints how many a second each entry took."""
+    """Run the cases, and print how many a second each entry took."""
     reaper.watch()
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.fuzz")
     parser.add_argument("--cases", type=int, default=100_000)

@@ -95,8 +95,14 @@ LINES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """An entry: draw makes an input, feed gives it to the product; `share` of the cases are its."""
+class FuzzedEntry:
+    """A part of the product that takes input from outside, such as a method or a file.
+
+    draw: makes an input.
+    feed: gives the input to the product; nobody judges what it returns.
+    may_raise: the errors by which the entry may refuse an input.
+    share: the weight of the entry among all entries: cases are drawn by it.
+    """
 
     draw: Callable[[Random], Any]
     feed: Callable[[Any], Any]
@@ -167,14 +173,14 @@ def _environment(rng: Random) -> dict[str, str]:
     return {name: text for name, text in drawn.items() if "\0" not in text and text.isprintable()}
 
 
-def entries(client: ParsyncClient, url: str) -> dict[str, Door]:
-    """Every entry by name; those that need a server use this client's."""
+def entries(client: ParsyncClient, url: str) -> dict[str, FuzzedEntry]:
+    """Return every entry by name; those that need a server use this client's."""
     app = Celery("fuzz", broker=url, backend=None, set_as_current=False)
     Parsync(app, url=url, cluster=client.settings.cluster)
 
     @app.task(name="proj.render")
     def render(*args: Any, **kwargs: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def run_cli(words: list[str]) -> None:
         result = CliRunner().invoke(
@@ -196,55 +202,57 @@ def entries(client: ParsyncClient, url: str) -> dict[str, Door]:
         client.submit_many(items)
 
     return {
-        "client.submit": Door(lambda r: [_item(r)], many, share=20),
-        "client.submit_many": Door(lambda r: [_item(r) for _ in range(r.randrange(4))], many),
-        "client.status": Door(v.value, client.status),
-        "client.statuses": Door(
+        "client.submit": FuzzedEntry(lambda r: [_item(r)], many, share=20),
+        "client.submit_many": FuzzedEntry(
+            lambda r: [_item(r) for _ in range(r.randrange(4))], many
+        ),
+        "client.status": FuzzedEntry(v.value, client.status),
+        "client.statuses": FuzzedEntry(
             lambda r: [v.mostly(r, lambda: "a") for _ in range(3)], client.statuses
         ),
-        "client.cancel": Door(v.value, client.cancel),
-        "client.drain": Door(v.value, client.drain, share=5),
-        "client.wait": Door(
+        "client.cancel": FuzzedEntry(v.value, client.cancel),
+        "client.drain": FuzzedEntry(v.value, client.drain, share=5),
+        "client.wait": FuzzedEntry(
             lambda r: [v.mostly(r, lambda: "gone")],
             lambda ids: client.wait(ids, timeout=0),
             share=5,
         ),
-        "apply_async": Door(
+        "apply_async": FuzzedEntry(
             v.needs, lambda options: render.apply_async((1,), parsync=options), share=10
         ),
-        "apply_async any": Door(
+        "apply_async any": FuzzedEntry(
             v.value, lambda options: render.apply_async((1,), parsync=options or {}), share=5
         ),
-        "options": Door(
+        "options": FuzzedEntry(
             lambda r: v.mapping(r, ("slots", "resources", "require", "priority", "strategy")),
             TaskOptions.of,
         ),
-        "needs": Door(
+        "needs": FuzzedEntry(
             lambda r: [v.mostly(r, lambda: 1), {v.text(r): v.value(r)}, {v.text(r): v.value(r)}],
             lambda x: Resources.of(*x),
         ),
-        "make_message": Door(
+        "make_message": FuzzedEntry(
             lambda r: [v.mostly(r, lambda: [1]), v.mostly(r, dict), v.mapping(r, ITEM_KEYS[10:])],
             lambda x: make_message("a.b", x[0], x[1], "id", **{str(k): y for k, y in x[2].items()}),
         ),
-        "open_envelope": Door(lambda r: v.mangled(r, v.MESSAGE), open_envelope),
-        "doorbell": Door(lambda r: v.mangled(r, v.DOORBELL), read_doorbell, (ValueError,)),
-        "stored lines": Door(lambda r: v.mangled(r, r.choice(LINES)), _lines, ()),
-        "settings": Door(
+        "open_envelope": FuzzedEntry(lambda r: v.mangled(r, v.MESSAGE), open_envelope),
+        "doorbell": FuzzedEntry(lambda r: v.mangled(r, v.DOORBELL), read_doorbell, (ValueError,)),
+        "stored lines": FuzzedEntry(lambda r: v.mangled(r, r.choice(LINES)), _lines, ()),
+        "settings": FuzzedEntry(
             lambda r: v.mapping(r, tuple(Settings.model_fields)),
             lambda x: Settings.load(**{str(k): y for k, y in x.items()}),
             share=5,
         ),
-        "environment": Door(_environment, _env, share=5),
-        "toml": Door(
+        "environment": FuzzedEntry(_environment, _env, share=5),
+        "toml": FuzzedEntry(
             lambda r: v.mangled(r, b'url = "redis://h:1/0"\npartitions = 8\ngap_s = 0.5\n'),
             _toml,
             share=5,
         ),
-        "acl": Door(
+        "acl": FuzzedEntry(
             lambda r: [v.text(r), v.text(r)],
             lambda x: user_line(Role.WORKER, x[0], "", RightsOptions((x[1],))),
             share=3,
         ),
-        "command line": Door(command, run_cli, share=3),
+        "command line": FuzzedEntry(command, run_cli, share=3),
     }

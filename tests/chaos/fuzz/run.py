@@ -15,7 +15,7 @@ from parsync_redis.errors import ParsyncError
 from parsync_redis.model.ids import shown
 from tests.kit.oracle.audit import audit
 
-from .entries import Door, entries
+from .entries import FuzzedEntry, entries
 
 LOOK_EVERY = 2000
 """Cases after which every key is looked at, and the cluster begins anew."""
@@ -36,7 +36,7 @@ class Result:
     failure: str = ""
 
 
-def judge(entry: Door, case: Any) -> tuple[str, bool]:
+def judge(entry: FuzzedEntry, case: Any) -> tuple[str, bool]:
     """Return the fault in the answer to a case, '' for none; and whether the case was refused."""
     try:
         entry.feed(case)
@@ -52,7 +52,7 @@ def judge(entry: Door, case: Any) -> tuple[str, bool]:
 
 
 def shrink(case: Any, fails: Callable[[Any], bool], tries: int = 300) -> Any:
-    """A smaller case that fails as well: elements are left out, texts are halved."""
+    """Return a smaller case that fails as well: elements are left out, texts are halved."""
     for _ in range(tries):
         for smaller in _smaller(case):
             if fails(smaller):
@@ -91,19 +91,19 @@ def run(
     seed: int,
     say: Callable[[str], None] = lambda line: None,
 ) -> Result:
-    """Runs so many cases; stops at the first failure.
+    """Run so many cases; stop at the first failure.
 
     The server must have nothing but this cluster's keys.
     """
     logging.disable(logging.CRITICAL)
     result = Result()
-    found = entries(client, url)
-    names = [name for name, entry in found.items() for _ in range(entry.share)]
+    by_name = entries(client, url)
+    names = [name for name, entry in by_name.items() for _ in range(entry.share)]
     store: Any = client.store
     for number in range(cases):
         rng = Random(f"{seed} {number}")
         name = rng.choice(names)
-        entry = found[name]
+        entry = by_name[name]
         served = name.startswith(SERVED)
         case = entry.draw(rng)
         before = store.client.dbsize() if served else 0

@@ -11,7 +11,7 @@ import pytest
 from parsync_redis import ParsyncClient
 from parsync_redis.store.server.embedded import EmbeddedServer
 
-from .entries import Door
+from .entries import FuzzedEntry
 from .run import judge, run, shrink
 
 CASES = 1500
@@ -40,6 +40,6 @@ def test_an_error_that_is_not_ours_is_a_failure_and_its_case_is_shrunk() -> None
         if 7 in case:
             raise KeyError(7)
 
-    entry = Door(lambda rng: [1, 7, 3], feed)
+    entry = FuzzedEntry(lambda rng: [1, 7, 3], feed)
     assert judge(entry, [1, 7, 3]) == ("raised builtins.KeyError: 7", True)
     assert shrink([1, 7, 3, 7, 5], lambda case: bool(judge(entry, case)[0])) == [7]

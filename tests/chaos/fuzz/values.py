@@ -108,7 +108,7 @@ ODDER = (
 
 
 def value(rng: Random, depth: int = 0) -> Any:
-    """Anything."""
+    """Return anything."""
     kind = rng.randrange(12 if depth < 3 else 8)
     if kind < 3:
         return text(rng)
@@ -129,12 +129,12 @@ def value(rng: Random, depth: int = 0) -> Any:
 
 
 def mostly(rng: Random, right: Callable[[], Any]) -> Any:
-    """Something that is right, or anything."""
+    """Return something that is right, or anything."""
     return right() if rng.random() < 0.7 else value(rng)
 
 
 def mapping(rng: Random, names: Sequence[str]) -> dict[Any, Any]:
-    """A mapping from some of these names, now and then of another, to anything."""
+    """Return a mapping from some of these names, now and then of another, to anything."""
     found = {rng.choice(names): value(rng) for _ in range(rng.randrange(4))}
     if rng.random() < 0.1:
         found[text(rng)] = value(rng)
@@ -142,7 +142,7 @@ def mapping(rng: Random, names: Sequence[str]) -> dict[Any, Any]:
 
 
 def needs(rng: Random) -> dict[str, Any]:
-    """Options of a task, more often right than wrong."""
+    """Return options of a task, more often right than wrong."""
     right: dict[str, Callable[[], Any]] = {
         "slots": lambda: rng.choice((1, 2, 4)),
         "resources": lambda: {"mem": rng.choice(("4GiB", 1, 0))},
@@ -155,7 +155,7 @@ def needs(rng: Random) -> dict[str, Any]:
 
 
 def mangled(rng: Random, data: bytes) -> bytes:
-    """Bytes of which some were changed, left out, doubled or put in."""
+    """Return bytes of which some were changed, left out, doubled or put in."""
     found = bytearray(data)
     for _ in range(rng.randrange(4)):
         at = rng.randrange(len(found) + 1)

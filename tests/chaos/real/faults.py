@@ -114,7 +114,7 @@ class Storm:
     # -- processes ---------------------------------------------------------------------------------
 
     def kill_worker(self) -> str | None:
-        """Send Send SIGKILL to a worker and all its processes."""
+        """Send SIGKILL to a worker and all its processes."""
         if (member := self._one(worker=True)) is None:
             return None
         away_s = self.dice.uniform(0.1, 4 * LEASE_S)
@@ -132,7 +132,7 @@ class Storm:
         return f"{member.name}, away {away_s:.1f} s"
 
     def kill_child(self) -> str | None:
-        """Send Send SIGKILL to one pool process."""
+        """Send SIGKILL to one pool process."""
         pids = {
             pid: m.name for m in self._free(worker=True) for pid in children(_process(m).popen.pid)
         }
@@ -143,11 +143,11 @@ class Storm:
         return f"{pid} of {pids[pid]}"
 
     def kill_scheduler(self) -> str | None:
-        """Send Send SIGKILL to a scheduler."""
+        """Send SIGKILL to a scheduler."""
         return self._kill_scheduler(self._one(worker=False))
 
     def kill_leader(self) -> str | None:
-        """Send Send SIGKILL to the leader."""
+        """Send SIGKILL to the leader."""
         return self._kill_scheduler(self._leader())
 
     def _kill_scheduler(self, member: Member | None) -> str | None:

@@ -42,7 +42,9 @@ class Outage:
 
     @property
     def loses(self) -> bool:
-        """True if acknowledged writes may be lost: the replica lagged, or the primary answered after it was replaced."""
+        """Return whether acknowledged writes may be lost: the replica lagged, or the primary
+        answered after it was replaced.
+        """
         return self.kind != "kill"
 
 

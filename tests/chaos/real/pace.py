@@ -138,7 +138,7 @@ def _killing(
 
 
 def _restarting(field: Field, seconds: float) -> list[float]:
-    """Kil the server every three leases and start it at once; return when it was up again."""
+    """Kill the server every three leases and start it at once; return when it was up again."""
     ups = list[float]()
     next_s = time.monotonic()
     for now_s in _finished(field, seconds):

@@ -23,6 +23,9 @@ END_S = 100.0
 
 
 def event(verb, word, call_s, back_s=None, **item):
+    """Return the event of a call of process p: its reply came half a second later, or at back_s;
+    never if the word is "".
+    """
     return Event(
         "p",
         call_s,
@@ -52,7 +55,7 @@ def right(*events, final="succeeded"):
     return check_task(events, final, END_S) is None
 
 
-def test_a_task_that_runs_once_is_right_and_its_end_must_be_what_was_accepted() -> None:
+def test_a_history_is_right_if_the_task_ran_once_and_ended_with_the_accepted_outcome() -> None:
     plain = SUBMIT, start("ok", 1), finish("ok", 2)
     assert right(*plain)
     assert not right(*plain, final="failed")
@@ -106,7 +109,7 @@ def test_a_start_of_a_running_task_needs_that_it_went_back_first() -> None:
     )
 
 
-def test_what_nobody_answered_may_have_happened_later_or_never() -> None:
+def test_an_unanswered_request_may_have_run_later_or_never() -> None:
     assert right(
         event("submit", "", 0, id="t"),
         event("submit", "exists", 1, id="t"),
@@ -201,7 +204,7 @@ def test_a_recorded_history_is_read_in_the_order_of_its_replies() -> None:
         ("finish", "b", "stale", 1.2),
         ("start", "t", "", inf),
     ]
-    # event, task, attempt, node, slots, incarnation, seconds
+    # event, task, attempt, node, slot, process id, seconds
     ticks = [
         "start t 1@1 n1 0 7 1.0",
         "tick t 1@1 n1 0 7 1.2",

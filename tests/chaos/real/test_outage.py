@@ -42,7 +42,7 @@ def test_a_task_is_exempt_if_its_shard_or_partition_answered_just_before_a_lossy
     )
 
 
-def test_a_lost_task_must_be_told_by_its_shard_after_the_outage() -> None:
+def test_a_shard_must_report_its_lost_tasks_after_the_outage() -> None:
     def losses(name: str, at_ms: int) -> list[Loss]:
         return [Loss(at_ms, "s1", (f"{name} 7 -> 5",))]
 

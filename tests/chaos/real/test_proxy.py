@@ -40,7 +40,9 @@ def through(line: Line) -> Iterator[redis.Redis]:
         yield client
 
 
-def test_what_passes_comes_as_it_was_sent_also_in_slices(line: Line, through: redis.Redis) -> None:
+def test_the_proxy_passes_values_unchanged_whole_or_in_slices(
+    line: Line, through: redis.Redis
+) -> None:
     for mode in ("pass", "slices"):
         line.turn(mode)
         through.set("key", b"x" * 1000)
@@ -66,7 +68,9 @@ def test_a_request_that_is_cut_is_not_executed(line, through, direct) -> None:
 @pytest.mark.parametrize(
     ("mode", "executed"), [("swallow", None), ("swallow_up", None), ("swallow_down", b"1")]
 )
-def test_what_is_swallowed_is_answered_by_nobody(mode, executed, line, through, direct) -> None:
+def test_a_swallowed_request_or_reply_gives_no_answer(
+    mode, executed, line, through, direct
+) -> None:
     line.turn(mode)
     with pytest.raises(Unreachable):
         through.incr("n")
@@ -75,7 +79,7 @@ def test_what_is_swallowed_is_answered_by_nobody(mode, executed, line, through, 
     assert through.ping()
 
 
-def test_what_is_held_is_executed_late_after_its_sender_gave_up(line, through, direct) -> None:
+def test_a_held_request_is_executed_after_its_sender_gave_up(line, through, direct) -> None:
     line.turn("hold")
     with pytest.raises(Unreachable):
         through.incr("n")

@@ -143,7 +143,7 @@ def unknown_words(words):
     return [flag for flag in flags if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", text)]
 
 
-def test_every_command_has_a_row_of_what_it_is_for():
+def test_every_command_has_a_row_with_its_purpose():
     rows = [row[0] for row in tables(Document("docs/cli.md").text)]
     spans = [span for row in rows for span in re.findall(r"`parsync ([^`]+)`", row)]
     described = {command_of(span.split())[0] for span in spans}

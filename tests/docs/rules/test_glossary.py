@@ -13,7 +13,7 @@ ROWS = [row for row in tables(Document("docs/glossary.md").text) if row[0] != "w
 
 @cache
 def names():
-    """Every class, function and constant that a module of a package defines."""
+    """Return every class, function and constant that a module of a package defines."""
     files = [*(REPO / "parsync_redis").rglob("*.py"), *(REPO / "lab/parsync_lab").rglob("*.py")]
     texts = [path.read_text(encoding="utf-8") for path in files]
     return {
@@ -23,7 +23,7 @@ def names():
     }
 
 
-def test_each_word_has_one_place():
+def test_each_word_is_defined_in_one_place():
     """A word has a row, or stands in italics in the row of another word; never both."""
     in_rows = [re.findall(r"\*([^*]+)\*", meaning) for _, meaning, _ in ROWS]
     words = Counter([row[0].lower() for row in ROWS])
@@ -35,7 +35,7 @@ def test_the_glossary_stays_short():
     assert len(ROWS) <= 110, "fold a word that is a part of another word into its row, in italics"
 
 
-def test_what_a_row_names_exists():
+def test_each_name_in_a_glossary_row_exists():
     found = {word: re.findall(r"`([^`]+)`", where) for word, _, where in ROWS}
     none_wrong(
         "a row has a meaning and names code",

@@ -14,7 +14,7 @@ from parsync_redis.worker.celery import rate_limits
 
 @signals.worker_init.connect
 def be_patient(**_: Any) -> None:
-    """The machine may stand still: a late task has its token.
+    """Give late tasks their tokens, as the machine may stand still.
 
     In workers only: tests import this module too.
     """
@@ -26,7 +26,7 @@ BROKER = os.environ.get("CELERY_BROKER_URL", "redis://127.0.0.1:1/0")
 
 
 def new_app(name: str) -> Celery:
-    """A Celery app that is a part of the cluster."""
+    """Return a Celery app that is a part of the cluster."""
     app = Celery(
         name,
         broker=BROKER,
@@ -40,7 +40,7 @@ def new_app(name: str) -> Celery:
 
 
 def where(task: Any) -> str:
-    """The node that runs the task."""
+    """Return the node that runs the task."""
     return str(task.request.parsync["node"])
 
 
@@ -106,7 +106,7 @@ def work(self: Any, number: int = 0) -> str:
 
 
 def die_once(task: Any, when: str) -> None:
-    """Kills the process of the run, the first time that a run of any task comes here with this
+    """Kill the process of the run, the first time that a run of any task comes here with this
     mark.
     """
     if task.backend.client.set(f"fleet:died:{when}", os.getpid(), nx=True, ex=300):

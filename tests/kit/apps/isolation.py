@@ -67,7 +67,7 @@ if slots_of("TEST_UNLOCKED") | slots_of("TEST_UNGUARDED"):
 
 @app.task(bind=True, parsync=True)
 def ticks(self: Any, name: str) -> None:
-    """Ticks into the file `name` until there is another, `name`.end."""
+    """Tick into the file `name` until there is another, `name`.end."""
     place = self.request.parsync
     with (FOLDER / name).open("a", buffering=1) as file:
         while not (FOLDER / f"{name}.end").exists():
@@ -91,7 +91,7 @@ def leaves(self: Any, name: str) -> None:
 
 @app.task(parsync=True)
 def uses_up_descriptors(name: str) -> None:
-    """Leaves its pool process, whose id is in a file, without a descriptor to open
+    """Leave its pool process, whose id is in a file, without a descriptor to open
     anything with.
     """
     (FOLDER / name).write_text(str(os.getpid()))

@@ -53,7 +53,7 @@ _client: Any = None
 
 
 def mark(event: str, key: object) -> None:
-    """Leaves a mark: what happened, to what, in which process, when."""
+    """Leave a mark: what happened, to what, in which process, when."""
     global _client
     _client = _client or redis.Redis.from_url(BROKER)
     _client.rpush(MARKS, f"{event} {key} {os.getpid()} {time.monotonic():.3f}")
@@ -61,14 +61,14 @@ def mark(event: str, key: object) -> None:
 
 @worker_init.connect
 def set_look_ahead(**_: object) -> None:
-    """Sets the times of look-ahead, if the test wants others."""
+    """Set the times of look-ahead, if the test wants others."""
     with redis.Redis.from_url(BROKER) as client:
         if late_s := client.get(LATE):
             vars(look_ahead).update(LATE_BEGIN_S=float(late_s), SHORT_TASK_S=10.0)
 
 
 def hold(key: str, name: str = "go") -> None:
-    """Waits until the test opens the gate `name`, which is a key in Redis; at most
+    """Wait until the test opens the gate `name`, which is a key in Redis; at most
     three minutes.
     """
     mark("held", key)
@@ -226,7 +226,7 @@ def doubtful(self: Any, key: str, how: str, executed: bool) -> str:
 
 @app.task(parsync=True, bind=True)
 def retries_after(self: Any, key: str) -> None:
-    """Waits at the gate 'retry', and then retries."""
+    """Wait at the gate 'retry', and then retry."""
     hold(key, "retry")
     raise self.retry(countdown=0)
 
@@ -238,7 +238,7 @@ def boom(text: str = "boom") -> None:
 
 @app.task(parsync=True, bind=True)
 def fragile(self: Any, seconds: float) -> str:
-    """Fails at once on the nodes that the test has broken."""
+    """Fail at once on the nodes that the test has broken."""
     node = str(self.request.parsync["node"])
     mark("fragile", node)
     if _client.sismember("test:broken", node):
@@ -255,7 +255,7 @@ def ignoring(key: str) -> None:
 
 @app.task(parsync=True, acks_late=True)
 def rejecting(key: str, requeue: bool = False) -> str:
-    """Rejects its message the first time."""
+    """Reject its message the first time."""
     mark("rejecting", key)
     if _client.incr(f"test:rejected:{key}") == 1:
         raise Reject("no", requeue=requeue)
@@ -264,7 +264,7 @@ def rejecting(key: str, requeue: bool = False) -> str:
 
 @app.task(parsync=True)
 def caught(*args: Any) -> None:
-    """An errback: called with the id of what failed, or in the newer way."""
+    """Catch an error as an errback: called with the id of what failed, or in the newer way."""
     mark("errback", "called")
 
 
@@ -284,7 +284,7 @@ def soft_limited() -> str:
 
 @app.task(parsync=True)
 def dies(key: str, times: int) -> str:
-    """Kills its own process the first `times` times."""
+    """Kill its own process the first `times` times."""
     mark("dies", key)
     if _client.incr(f"test:died:{key}") <= times:
         os.kill(os.getpid(), signal.SIGKILL)

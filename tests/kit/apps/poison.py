@@ -9,21 +9,21 @@ from tests.kit.apps.marks import app, mark
 
 @app.task(parsync=True)
 def leaves(key: str) -> None:
-    """Kills its pool process without a word, each time."""
+    """Kill its pool process without a word, each time."""
     mark("leaves", key)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @app.task(parsync=True)
 def exits(key: str) -> None:
-    """Ends its pool process by itself."""
+    """End its pool process by itself."""
     mark("exits", key)
     os._exit(3)
 
 
 @app.task(parsync=True, time_limit=1)
 def deaf(key: str) -> None:
-    """Ignores what it may and never ends by itself."""
+    """Ignore what it may and never end by itself."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
         signal.signal(number, signal.SIG_IGN)
     mark("deaf", key)
@@ -33,7 +33,7 @@ def deaf(key: str) -> None:
 
 @app.task(parsync=True)
 def chatty(key: str) -> str:
-    """Prints some megabytes, with bytes that are no text."""
+    """Print some megabytes, with bytes that are no text."""
     for _ in range(300):
         os.write(1, b"\xff\x00 noise\n" * 1000)
     return key
@@ -41,12 +41,12 @@ def chatty(key: str) -> str:
 
 @app.task(parsync=True)
 def unpackable(key: str) -> object:
-    """Returns what no serializer takes."""
+    """Return what no serializer takes."""
     mark("unpackable", key)
     return object()
 
 
 @app.task(parsync=True)
 def deep(key: str) -> None:
-    """Recurses without end."""
+    """Recurse without end."""
     deep.run(key)

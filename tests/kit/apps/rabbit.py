@@ -33,7 +33,7 @@ def add(a: int, b: int) -> int:
 
 @app.task(parsync=True, time_limit=60)
 def gated(gate: str) -> str:
-    """Runs until the test opens the gate, which is a key in Redis."""
+    """Run until the test opens the gate, which is a key in Redis."""
     client: Any = redis.Redis.from_url(STATE)
     client.set(f"test:held:{gate}", os.getpid(), ex=300)
     while not client.exists(f"test:gate:{gate}"):
@@ -49,12 +49,12 @@ def plain(a: int) -> int:
 
 @app.task(parsync=True)
 def publishes(a: int) -> str:
-    """Publishes an ordinary task from a placed one."""
+    """Publish an ordinary task from a placed one."""
     return str(plain.delay(a).id)
 
 
 def wait_for(gate: str) -> None:
-    """Waits until the test opens the gate, and says so."""
+    """Wait until the test opens the gate, and say so."""
     client: Any = redis.Redis.from_url(STATE)
     client.set(f"test:held:{gate}", os.getpid(), ex=300)
     while not client.exists(f"test:gate:{gate}"):
@@ -76,8 +76,8 @@ if os.environ.get("TEST_BLOCKS"):
 
 @control_command()
 def stand_still(state: Any, gate: str = "loop") -> str:
-    """A remote control command that keeps the event loop of the worker until the test opens the
-    gate.
+    """Keep the event loop of the worker busy until the test opens the gate: a remote control
+    command.
     """
     wait_for(gate)
     return "done"

@@ -27,7 +27,7 @@ Parsync(app, url=URL)
 
 @app.task(parsync=True, shared=False)
 def gated(gate: str) -> str:
-    """Runs until the test opens the gate. Gates are files: the server takes no writes meanwhile."""
+    """Run until the test opens the gate. Gates are files: the server takes no writes meanwhile."""
     (FOLDER / f"{gate}.begun").touch()
     while not (FOLDER / f"{gate}.open").exists():
         time.sleep(0.02)

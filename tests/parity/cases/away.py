@@ -32,7 +32,7 @@ def away(c: Context) -> Any:
 
 
 def revoked(c: Context) -> Any:
-    """Revokes an id; whether the worker was told."""
+    """Revoke an id; whether the worker was told."""
     try:
         away(c).control.revoke(c.key)
     except OperationalError:

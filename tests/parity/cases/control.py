@@ -20,7 +20,7 @@ def ask(c: Context, what: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def entry(found: Any, id: str) -> Any:
-    """A task's entry, without what differs from one run to the next."""
+    """Return a task's entry, without what differs from one run to the next."""
     entries = [
         each.get("request", each) for each in found or () if each.get("request", each)["id"] == id
     ]
@@ -84,9 +84,9 @@ case(
 def _query(c: Context) -> Any:
     result = c.t.gated.delay(c.key)
     c.begun(result)
-    found = ask(c, "query_task", [result.id])
+    answer = ask(c, "query_task", [result.id])
     c.open()
-    return found[result.id][0], entry([found[result.id][1]], result.id)
+    return answer[result.id][0], entry([answer[result.id][1]], result.id)
 
 
 @case("inspect.active", "a task that runs", short=True)

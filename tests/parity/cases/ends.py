@@ -16,7 +16,7 @@ LOST = (
 
 
 def ended(how: str) -> Any:
-    """A case of that end: the result, and how often it ran."""
+    """Return a case of that end: the result, and how often it ran."""
 
     def run(c: Context) -> Any:
         result = c.t.ends.delay(c.key, how)

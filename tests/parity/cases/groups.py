@@ -11,14 +11,14 @@ case = area("GroupResult and ResultSet")
 
 
 def three(c: Context) -> Any:
-    """A group of three results that have ended."""
+    """Return a group of three results that have ended."""
     result = group(c.t.add.s(i, i) for i in range(3)).apply_async()
     result.get(timeout=c.s)
     return result
 
 
 def mixed(c: Context) -> Any:
-    """A group of a success, a failure and a task that waits."""
+    """Return a group of a success, a failure and a task that waits."""
     result = group(
         c.t.add.s(1, 1), c.t.boom.s("one"), c.t.add.s(1, 2).set(countdown=60)
     ).apply_async()
@@ -180,22 +180,22 @@ case(
 @case("ResultSet.add, remove, update, discard, clear", "the results in the set")
 def _(c: Context) -> Any:
     a, b, d = (c.t.add.delay(i, i) for i in range(3))
-    found = ResultSet([a], app=c.app)
-    found.add(b)
-    found.update([b, d])
-    found.remove(a)
-    found.discard(a)
-    values = found.get(timeout=c.s)
-    found.clear()
-    return values, len(found)
+    results = ResultSet([a], app=c.app)
+    results.add(b)
+    results.update([b, d])
+    results.remove(a)
+    results.discard(a)
+    values = results.get(timeout=c.s)
+    results.clear()
+    return values, len(results)
 
 
 @case("ResultSet.then", "the callback is called when all results are there")
 def _(c: Context) -> Any:
     seen: list[Any] = []
-    found = ResultSet([c.t.add.delay(1, 1), c.t.add.delay(2, 2)], app=c.app)
-    found.then(lambda done: seen.append(len(done)))
-    return found.get(timeout=c.s), seen
+    results = ResultSet([c.t.add.delay(1, 1), c.t.add.delay(2, 2)], app=c.app)
+    results.then(lambda done: seen.append(len(done)))
+    return results.get(timeout=c.s), seen
 
 
 case(

@@ -16,7 +16,7 @@ case = area("Options of tasks and calls")
 
 
 def now(seconds: float) -> datetime:
-    """A moment from now on."""
+    """Return a moment from now on."""
     return datetime.now(UTC) + timedelta(seconds=seconds)
 
 

@@ -10,7 +10,7 @@ case = area("Signals and events")
 
 
 def events(c: Context, result: Any, *kinds: str) -> Any:
-    """The types of the events of a task, once all of these are there."""
+    """Return the types of the events of a task, once all of these are there."""
     c.end(result, 3.0)
     c.until(lambda: set(kinds) <= {event["type"] for event in c.said.of(result.id)}, f"{kinds}")
     return sorted({event["type"] for event in c.said.of(result.id)})
@@ -87,7 +87,7 @@ case(
 
 
 def heard(signal: Any, c: Context, send: Any, *names: str) -> Any:
-    """The part of a call that a receiver of a signal gets."""
+    """Return the part of a call that a receiver of a signal gets."""
     seen: list[Any] = []
 
     def receive(sender: Any = None, **more: Any) -> None:

@@ -40,19 +40,19 @@ def sends_boom() -> str:
 
 @app.task(bind=True, parsync=True)
 def noted(self: Task, key: str) -> None:
-    """Puts its id on a list."""
+    """Put its id on a list."""
     with redis.Redis.from_url(BROKER) as client:
         client.rpush(key, str(self.request.id))
 
 
 @app.task(queue="green")
 def sends_add(a: int, b: int) -> str:
-    """A plain task, for workers that cannot be nodes."""
+    """Send a plain task, for workers that cannot be nodes; return its id."""
     return str(add.delay(a, b).id)
 
 
 def pass_gate(gate: str) -> None:
-    """Waits until the test opens a gate, which is a key in Redis; at most three minutes."""
+    """Wait until the test opens a gate, which is a key in Redis; at most three minutes."""
     deadline = time.monotonic() + 180
     with redis.Redis.from_url(BROKER) as client:
         while not client.exists(gate):

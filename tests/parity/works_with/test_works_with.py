@@ -32,7 +32,7 @@ PATIENCE_S = 180
 
 
 def needs(*packages: str) -> pytest.MarkDecorator:
-    """Leave a test out, and say so, if a library is not installed."""
+    """Return a mark that leaves a test out, and says so, if a library is not installed."""
     absent = [LIBRARIES[package] for package in packages if not is_installed(package)]
     return pytest.mark.skipif(
         bool(absent), reason=f"not installed: {', '.join(absent)} (see .ci/works-with)"
@@ -69,7 +69,7 @@ class Rig:
         )
 
     def nodes(self) -> dict[str, str]:
-        """The state of each node."""
+        """Return the state of each node."""
         return {node.name: node.state for node in self.client.nodes()}
 
     def until_up(self, *names: str) -> None:
@@ -83,7 +83,7 @@ class Rig:
         )
 
     def state(self, id: str) -> str:
-        """The state of a task."""
+        """Return the state of a task."""
         return str(self.client.status(id).state)
 
     def until_placed(self, id: str) -> None:
@@ -91,7 +91,7 @@ class Rig:
         self.until(lambda: self.state(id) == "succeeded", f"task {id} succeeds")
 
     def value(self, id: str) -> Any:
-        """The result of a task that parsync has placed."""
+        """Return the result of a task that parsync has placed."""
         result = self.tasks.app.AsyncResult(id).get(timeout=PATIENCE_S)
         self.until_placed(id)
         return result
@@ -122,7 +122,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 
 def failure(call: Callable[[], Any]) -> Exception:
-    """The error that a call raises."""
+    """Return the error that a call raises."""
     with pytest.raises(Exception) as raised:  # noqa: PT011  the caller looks at it
         call()
     return raised.value
@@ -153,7 +153,7 @@ def test_celery_once_keeps_the_lock_of_a_refused_call_until_it_is_cleared(rig: R
 
 
 @needs("celery_once", "celery_singleton")
-def test_a_task_that_is_cancelled_before_it_starts_keeps_the_locks_of_both(rig: Rig) -> None:
+def test_a_task_cancelled_before_its_start_keeps_the_locks_of_both_libraries(rig: Rig) -> None:
     once = rig.tasks.once
     single = rig.tasks.single
     results = [task.apply_async(("cancelled",), countdown=600) for task in (once, single)]
@@ -189,7 +189,7 @@ def test_celery_batches_runs_tasks_that_are_not_placed_in_a_node(rig: Rig) -> No
 
 
 @needs("sentry_sdk")
-def test_sentry_sdk_has_the_error_of_a_placed_task_in_the_trace_of_its_caller(rig: Rig) -> None:
+def test_sentry_sdk_reports_the_error_of_a_placed_task_in_the_trace_of_its_caller(rig: Rig) -> None:
     id = rig.value(rig.tasks.sends_boom.delay().id)
     assert type(failure(lambda: rig.value(id))) is ValueError
 
@@ -243,13 +243,13 @@ def test_redbeat_sends_placed_tasks(rig: Rig) -> None:
 
 
 def rows(rig: Rig, select: str) -> list[Any]:
-    """Rows of Django's database."""
+    """Return the rows of Django's database."""
     with closing(sqlite3.connect(rig.folder / "database", timeout=30)) as database:
         return database.execute(select).fetchall()
 
 
 @needs("django", "django_celery_beat", "django_celery_results")
-def test_django_has_the_results_of_tasks_that_it_submits_on_commit_and_that_its_beat_sends(
+def test_django_stores_results_of_tasks_sent_on_commit_and_by_beat(
     rig: Rig,
 ) -> None:
     env = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.parity.works_with.django_settings"}
@@ -299,7 +299,7 @@ def answers(rig: Rig, url: str, count: int) -> list[SimpleNamespace]:
 
 
 @needs("gunicorn")
-def test_processes_that_gunicorn_forks_submit_after_its_master_has(rig: Rig) -> None:
+def test_gunicorn_workers_submit_after_their_master_has_submitted(rig: Rig) -> None:
     port = free_port()
     words = [
         "--preload",
@@ -329,11 +329,11 @@ def test_an_application_of_uvicorn_submits(rig: Rig) -> None:
     words = ["--host", "127.0.0.1", "--port", str(port), "tests.parity.works_with.web:asgi"]
     rig.start("uvicorn", sys.executable, "-m", "uvicorn", *words)
     try:
-        found = answers(rig, f"http://127.0.0.1:{port}/", 8)
+        replies = answers(rig, f"http://127.0.0.1:{port}/", 8)
     finally:
         rig.stack.terminate("uvicorn")
-    assert {answer.state for answer in found} == {"succeeded"}
-    assert [rig.value(answer.id) for answer in found] == [3] * 8
+    assert {answer.state for answer in replies} == {"succeeded"}
+    assert [rig.value(answer.id) for answer in replies] == [3] * 8
 
 
 def test_celery_multi_starts_and_stops_nodes(rig: Rig, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.kit.servers import server_programs
 
 @pytest.fixture(scope="module", params=list(server_programs()))
 def guarded(request: pytest.FixtureRequest) -> Iterator[Guarded]:
-    """A guarded server, once for each program."""
+    """Yield a guarded server, once for each program."""
     guarded = Guarded(
         server_programs()[request.param], RightsOptions(submitters=True, operators=True)
     )

@@ -40,7 +40,7 @@ IDS = [f"00000000-0000-4000-8000-00000000000{n}" for n in range(3)]
 
 
 def hostile(word: str) -> Iterator[tuple[Any, ...]]:
-    """Uses of a right: the words behind the key."""
+    """Yield uses of a right: the words behind the key."""
     fields = [
         *IDS,
         "shards",
@@ -96,7 +96,7 @@ def hostile(word: str) -> Iterator[tuple[Any, ...]]:
 
 @pytest.fixture
 def scripts(guarded: Guarded) -> None:
-    """A stage is made a thousand times, and the server keeps its scripts."""
+    """Load the scripts once: the server keeps them, and a stage is made a thousand times."""
     store = Store.from_url(guarded.url(Role.SCHEDULER), CLUSTER)
     store.load_scripts()
     store.client.close()

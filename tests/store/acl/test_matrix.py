@@ -91,8 +91,8 @@ NUMBERED = {
 
 
 def calls(guarded, command, value):
-    """A command with one key or channel, if it takes any; with the arguments that it needs at
-    least.
+    """Return a command with one key or channel, if it takes any; with the arguments that it needs
+    at least.
     """
     arity, first = facts(guarded, command)
     words = command.split("|")
@@ -123,7 +123,7 @@ def calls(guarded, command, value):
 
 @cache
 def facts(guarded, command):
-    """(arity, first key) of a command."""
+    """Return (arity, first key) of a command."""
     rows = guarded.admin.execute_command("COMMAND INFO", command)
     row = next(iter(rows.values())) if isinstance(rows, dict) else rows[0]
     if isinstance(row, dict):
@@ -132,7 +132,7 @@ def facts(guarded, command):
 
 
 def every_command(guarded):
-    """Commands and their subcommands; a container by itself is none."""
+    """Return the commands and their subcommands; a container by itself is none."""
     found = []
     for name, row in guarded.admin.execute_command("COMMAND").items():
         subs = [
@@ -284,7 +284,7 @@ def test_only_a_scheduler_can_take_a_slot_and_put_work_in_an_inbox_of_a_held_one
     assert not guarded.dry_run(Role.CLIENT, "evalsha", "x", "1", KEYS.pending("work slots=1"))
 
 
-def test_client_and_viewer_cannot_bring_lua_of_their_own(guarded: Guarded):
+def test_client_and_viewer_logins_cannot_load_lua(guarded: Guarded):
     for role in (Role.CLIENT, Role.VIEWER):
         assert guarded.dry_run(role, "script", "load", "return 1")
     for role in (Role.WORKER, Role.SCHEDULER):

@@ -34,7 +34,7 @@ REFUSED = ("-NOAUTH", "-WRONGPASS", "-ERR wrong number of arguments")
 def closed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[EmbeddedServer]:
-    """A server with the append-only file, closed by a file of users."""
+    """Yield a server with the append-only file, closed by a file of users."""
     folder = tmp_path_factory.mktemp("secrets")
     for role in Role:
         (folder / role).write_text(f"pw-{role}")
@@ -81,11 +81,11 @@ class Line:
 
 
 def login(server: EmbeddedServer, user: str, password: str) -> Store:
-    """The store with a login."""
+    """Return the store with a login."""
     return Store.from_url(server.url.replace("//", f"//{user}:{password}@"), CLUSTER)
 
 
-def test_a_closed_server_has_its_tasks_after_a_restart(closed: EmbeddedServer) -> None:
+def test_a_server_with_logins_keeps_its_tasks_over_a_restart(closed: EmbeddedServer) -> None:
     store = login(closed, f"{CLUSTER}-worker", "pw-worker")
     id = new_id()
     try:
@@ -101,7 +101,7 @@ def test_a_closed_server_has_its_tasks_after_a_restart(closed: EmbeddedServer) -
     admin.client.close()
 
 
-def test_nobody_is_the_default_user_of_a_closed_server(closed: EmbeddedServer) -> None:
+def test_the_default_user_of_a_closed_server_cannot_log_in(closed: EmbeddedServer) -> None:
     for words in (
         ("PING",),
         ("SET", "key", "value"),
@@ -119,7 +119,7 @@ def test_nobody_is_the_default_user_of_a_closed_server(closed: EmbeddedServer) -
         assert line.say("SET", "key", "value").startswith("-NOAUTH")
 
 
-def test_a_connection_that_had_no_login_goes_on_until_it_is_killed(closed: EmbeddedServer) -> None:
+def test_a_connection_without_a_login_works_until_it_is_killed(closed: EmbeddedServer) -> None:
     """ACL LOAD leaves the connections of the default user open, with the rights that it had."""
     with redis.Redis(port=closed.port, username="admin", password="pw-admin") as admin:
         users = Path(admin.config_get("aclfile")["aclfile"])

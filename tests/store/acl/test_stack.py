@@ -52,7 +52,7 @@ class Site:
         self.outputs: list[str] = []
 
     def env(self, role: str) -> dict[str, str]:
-        """The settings of a process of this role."""
+        """Return the settings of a process of this role."""
         return {
             "PARSYNC_URL": self.guarded.address(role),
             "PARSYNC_PASSWORD_FILE": str(self.secrets / role),
@@ -98,7 +98,7 @@ class Site:
         )
 
     def parsync(self, role: str, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        """Runs a command with the login of a role."""
+        """Run a command with the login of a role."""
         command = [sys.executable, "-m", "parsync_redis.cli", *words]
         done = run(
             command, capture_output=True, text=True, env={**os.environ, **self.env(role), **env}
@@ -107,7 +107,7 @@ class Site:
         return done
 
     def use_client(self) -> None:
-        """Submits, waits, cancels and looks with the client's login."""
+        """Submit, wait, cancel and look with the client's login."""
         with self.client() as client:
             ids = client.submit_many([("tiles.render", (tile,)) for tile in range(20)])
             assert {found.state for found in client.wait(ids, PATIENCE_S).values()} == {"succeeded"}
@@ -137,7 +137,7 @@ def site(
 
 @pytest.fixture
 def tiles(site: Site, monkeypatch: pytest.MonkeyPatch):
-    """The app as a web application would have it: with the client's login."""
+    """Yield the app as a web application would have it: with the client's login."""
     from celery import Celery
 
     from parsync_redis import Parsync
@@ -354,7 +354,7 @@ def test_a_login_that_may_list_tasks_and_cancel_them_cancels_all_of_a_kind(site:
         (Role.VIEWER, ("scheduler",)),
     ],
 )
-def test_what_a_login_may_not_do_is_one_line_at_once(
+def test_a_denied_command_ends_at_once_with_one_line(
     site: Site, role: Role, words: tuple[str, ...]
 ):
     done = site.parsync(role, *words)
@@ -364,7 +364,7 @@ def test_what_a_login_may_not_do_is_one_line_at_once(
     assert "may not" in done.stderr
 
 
-def test_a_wrong_password_is_one_line_at_once(site: Site, tmp_path: Path):
+def test_a_wrong_password_ends_at_once_with_one_line(site: Site, tmp_path: Path):
     (tmp_path / "wrong").write_text("hunter2-wrong")
     for role in (Role.CLIENT, Role.SCHEDULER):
         words = ("scheduler",) if role is Role.SCHEDULER else ("nodes",)
@@ -424,8 +424,8 @@ def test_a_pickled_message_is_refused_unopened_and_the_worker_lives(site: Site, 
     with site.client() as client:
         bad = client.submit("tiles.render", [Bomb(opened)], serializer="pickle")
         good = client.submit("tiles.render", [5])
-        found = client.wait([bad, good], PATIENCE_S)
-    assert (found[bad].state, found[good].state) == ("failed", "succeeded")
+        states = client.wait([bad, good], PATIENCE_S)
+    assert (states[bad].state, states[good].state) == ("failed", "succeeded")
     assert not opened.exists()
     assert "n1" in site.stack.alive()
     assert "pickle" in site.lines()
@@ -461,8 +461,8 @@ def test_no_password_shows_in_lines_outputs_or_the_list_of_processes(site: Site)
         ("outputs", "\n".join(site.outputs)),
         ("processes", commands),
     ):
-        found = [line for line in text.splitlines() if "pw-" in line]
-        assert not found, f"{where}: {found[:5]}"
+        lines = [line for line in text.splitlines() if "pw-" in line]
+        assert not lines, f"{where}: {lines[:5]}"
 
 
 def cmdlines():

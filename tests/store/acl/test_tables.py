@@ -100,7 +100,7 @@ def by_scripts(role):
 
 
 @pytest.mark.parametrize("role", [Role.CLIENT, Role.WORKER, Role.SCHEDULER])
-def test_a_role_may_do_to_each_kind_of_key_what_its_scripts_and_python_do_and_no_more(role):
+def test_a_roles_key_rights_equal_what_its_scripts_and_python_use(role):
     own = by_scripts(role) | pairs(DIRECT[role], VIEW_RIGHTS)
     own |= by_scripts(Role.CLIENT) | pairs(DIRECT[Role.CLIENT]) if role is Role.WORKER else set()
     allowed = pairs(*LISTED[role])
@@ -115,7 +115,7 @@ def test_a_viewer_that_audits_may_read_what_the_scripts_that_look_read_and_no_mo
     assert pairs(AUDIT_RIGHTS) == own | pairs(DIRECT[Role.VIEWER])
 
 
-def test_serve_may_do_for_operators_what_their_scripts_do_and_no_more():
+def test_the_operator_rights_of_serve_equal_what_their_scripts_use():
     verbs = "cancel read_tasks revive set_node"
     own = {
         use for verb in verbs.split() for use in needs.uses(needs.SCRIPTS[verb]) if ":" in use[1]
@@ -128,12 +128,12 @@ def test_serve_may_do_for_operators_what_their_scripts_do_and_no_more():
     }
 
 
-def test_serve_may_do_only_what_its_flags_open():
+def test_the_rights_of_serve_follow_its_flags():
     def rights(**flags):
-        found = grants(Role.SERVE, "c", RightsOptions(**flags))
+        granted = grants(Role.SERVE, "c", RightsOptions(**flags))
         return {
             (word, key)
-            for grant in found
+            for grant in granted
             for word in grant.commands
             for key in (*grant.keys, *grant.channels)
         }
@@ -161,7 +161,7 @@ def test_serve_may_do_only_what_its_flags_open():
     assert both <= others
 
 
-def test_every_script_is_some_roles():
+def test_every_script_belongs_to_a_role():
     assert {verb for words in SCRIPTS_BY_ROLE.values() for verb in words.split()} == set(
         needs.SCRIPTS
     )

@@ -18,7 +18,7 @@ def ahead(drive: Driver, seats: int, inc: int | None = 1, node: str = "n1"):
 
 @pytest.fixture
 def node(drive: Driver) -> Driver:
-    """A node with one slot and three waiting seats."""
+    """Return a node with one slot and three waiting seats."""
     drive.run(drive.commands.register_node(0, "n1", 0, 1.0, "slots=1", 3))
     return drive
 
@@ -91,7 +91,7 @@ def test_a_process_that_comes_back_has_its_waiting_seats_shut(node: Driver):
     assert node.bits() == "10000000"
 
 
-def test_only_the_process_that_is_meant_opens_its_seats(node: Driver):
+def test_only_the_named_incarnation_opens_its_waiting_seats(node: Driver):
     assert ahead(node, 3, inc=2) == ["gone"]
     assert node.bits() == "10000000"
 
@@ -136,7 +136,7 @@ def test_the_first_in_the_queues_order_starts_and_the_others_wait(node: Driver):
     node.run(node.commands.release(0, places[2:]))
 
 
-def test_what_may_not_start_is_refused_and_takes_nobodys_turn(node: Driver):
+def test_a_refused_start_does_not_use_up_the_turn_of_the_next_task(node: Driver):
     ahead(node, 3)
     places = three(node, 9, 0, 0)
     node.cancel("a")
@@ -159,7 +159,7 @@ def test_no_more_run_than_may_also_if_more_have_started_because_replies_were_los
     node.run(node.commands.release(0, places))
 
 
-def test_a_node_that_runs_more_than_its_slots_is_found_by_the_audit(node: Driver):
+def test_the_audit_reports_a_node_with_more_runs_than_slots(node: Driver):
     ahead(node, 3)
     places = three(node, 0, 0, 0)
     node.run(node.commands.start(places, 1))
@@ -169,7 +169,7 @@ def test_a_node_that_runs_more_than_its_slots_is_found_by_the_audit(node: Driver
     node.run(node.commands.finish([(place, "succeeded", "") for place in places]))
 
 
-def test_a_node_that_runs_no_more_than_its_slots_is_not_named_by_the_audit(drive: Driver):
+def test_the_audit_accepts_a_node_with_no_more_runs_than_slots(drive: Driver):
     drive.run(drive.commands.register_node(0, "n1", 0, 1.0, "slots=2"))
     drive.run(drive.commands.register_node(1, "n1", 0, 1.0, "slots=1"))
     drive.submit("a", {"slots": 2})

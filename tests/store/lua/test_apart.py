@@ -30,7 +30,7 @@ def test_the_second_task_with_a_word_is_refused_until_the_first_has_released_its
     drive.held("e", "1@5", needs=WEB)
 
 
-def test_nothing_is_left_behind_of_a_word_and_amounts_stay(drive: Driver):
+def test_a_released_apart_word_leaves_no_trace_and_amounts_stay(drive: Driver):
     drive.node("n1", 2, {"gpu": 2})
     place = drive.held("a", needs="slots=1 apart_web=1 gpu=0.5")
     assert drive.hash("left") == {"n1": "apart_web=0 gpu=1.5"}

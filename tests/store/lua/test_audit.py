@@ -282,7 +282,7 @@ def test_many_tasks_are_read_in_chunks(store: Store):
     assert drive.run(drive.commands.repair_task("t1111", "why")) == "pending"
 
 
-def test_what_others_published_may_outlive_a_run_and_nothing_else(drive: Driver):
+def test_the_audit_lets_only_publishes_outlive_their_run(drive: Driver):
     place = drive.bring(StoredState.RUNNING)
     drive.submit("a", message=b"next", publication="c1")
     drive.requeue(place)

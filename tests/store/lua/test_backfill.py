@@ -87,7 +87,7 @@ def test_run_times_on_nodes_of_its_class_count_more(drive: Driver, waits: Waitin
     assert booking.from_ms - drive.lease("n1/1").since_ms == 4000
 
 
-def test_nothing_is_booked_while_nobody_knows_when_its_tasks_end(
+def test_no_node_is_booked_while_the_ends_of_its_runs_are_unknown(
     drive: Driver, waits: Waiting
 ) -> None:
     assert waits.wait_s(9) == ()
@@ -101,7 +101,7 @@ def test_a_booking_ends_when_its_kind_waits_no_more(drive: Driver, waits: Waitin
     assert (read_booked(drive.store), waits.duty.booked) == ((), False)
 
 
-def test_each_task_of_a_kind_has_a_booking_until_one_gets_its_node(
+def test_each_task_of_a_kind_keeps_a_booking_until_a_task_gets_its_node(
     drive: Driver, waits: Waiting
 ) -> None:
     """The second task waits for a node of its own, not for the end of the first task."""
@@ -179,7 +179,7 @@ def test_a_scheduler_reads_bookings_and_run_times_when_a_tick_says_so(
     assert not core.queue.barred.bookings
 
 
-def test_schedulers_and_people_are_told_which_names_a_node_holds_back(drive: Driver) -> None:
+def test_schedulers_and_people_learn_which_names_a_node_holds_back(drive: Driver) -> None:
     drive.run(
         drive.commands.configure({"partitions": 1, "shards": 1, "gap_ms": 500, "lease_ms": 10000})
     )
@@ -241,8 +241,8 @@ def test_the_leader_tells_with_its_ticks_that_nodes_are_booked(store: Store) -> 
     member.start()
     try:
         until(lambda: member.leads and member._work.booked, "the leader books n1 again")
-        said = drive.heard(lambda: member.tick(), drive.keys.tick)
-        assert any(text.endswith(b" booked") for _, text in said)
+        messages = drive.heard(lambda: member.tick(), drive.keys.tick)
+        assert any(text.endswith(b" booked") for _, text in messages)
     finally:
         member.stop()
         member.store.disconnect()

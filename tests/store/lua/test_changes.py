@@ -37,7 +37,7 @@ def test_a_copy_is_told_the_amounts_of_nodes_that_changed(drive: Driver) -> None
     assert drive.run(drive.commands.read_partition(0, before.version)).left == {"n1": "gpu=2"}
 
 
-def test_a_node_that_has_no_amounts_any_more_is_told(drive: Driver) -> None:
+def test_a_copy_learns_that_a_node_has_no_amounts_left(drive: Driver) -> None:
     drive.node("n1")
     place = drive.held("a", needs="slots=1 apart_web=1")
     version = drive.run(drive.commands.read_partition(0)).version
@@ -51,8 +51,8 @@ def test_a_copy_of_a_version_that_is_not_known_is_read_as_a_whole(drive: Driver)
     drive.held("a", needs="slots=1 gpu=1")
     version = drive.run(drive.commands.read_partition(0)).version
     for since in (-1, 0, version + 1, 10**12):
-        found = drive.run(drive.commands.read_partition(0, since))
-        assert (found.whole, found.left) == (True, {"n1": "gpu=1"}), since
+        snapshot = drive.run(drive.commands.read_partition(0, since))
+        assert (snapshot.whole, snapshot.left) == (True, {"n1": "gpu=1"}), since
 
 
 @pytest.mark.unaudited
@@ -61,14 +61,14 @@ def test_changes_that_are_lost_are_not_missed(drive: Driver) -> None:
     version = drive.run(drive.commands.read_partition(0)).version
     drive.held("a", needs="slots=1 gpu=1")
     drive.store.client.delete(drive.keys.partition(0, "changed"))
-    found = drive.run(drive.commands.read_partition(0, version))
-    assert (found.whole, found.left) == (True, {"n1": "gpu=1"})
+    snapshot = drive.run(drive.commands.read_partition(0, version))
+    assert (snapshot.whole, snapshot.left) == (True, {"n1": "gpu=1"})
     assert tuple(drive.run(drive.commands.repair_partition(0, "open"))[0][1:]) == (
         "",
         b"it does not say from which version on it is complete",
     )
-    repaired = drive.run(drive.commands.read_partition(0, found.version))
-    assert (repaired.whole, repaired.epoch > found.epoch) == (True, True)
+    repaired = drive.run(drive.commands.read_partition(0, snapshot.version))
+    assert (repaired.whole, repaired.epoch > snapshot.epoch) == (True, True)
 
 
 @pytest.mark.unaudited
@@ -92,8 +92,8 @@ def test_an_amount_that_cannot_be_read_is_none(drive: Driver, damaged: str) -> N
     drive.held("a", needs="slots=1 gpu=1")
     drive.store.client.hset(drive.keys.partition(0, "left"), "n1", damaged)
     assert drive.run(drive.commands.read_partition(0)).left == {"n1": "", "n2": "gpu=2"}
-    found = drive.run(drive.commands.read_partition(0, version))
-    assert (found.left, found.damaged) == ({"n1": ""}, True)
+    snapshot = drive.run(drive.commands.read_partition(0, version))
+    assert (snapshot.left, snapshot.damaged) == ({"n1": ""}, True)
 
 
 @pytest.mark.dealt
@@ -129,12 +129,12 @@ def test_copies_that_are_renewed_now_and_then_are_as_the_partition_is(
             if verdict.won:
                 held[claim.task] = claim.won(verdict.since_ms, verdict.held)
         if dice.random() < 0.3:
-            found = drive.run(drive.commands.read_partition(0, version))
-            if found.bits is not None:
-                left = offers.amounts_left(found.left, found.whole)
-                version = found.version
+            snapshot = drive.run(drive.commands.read_partition(0, version))
+            if snapshot.bits is not None:
+                left = offers.amounts_left(snapshot.left, snapshot.whole)
+                version = snapshot.version
                 partial = partial + 1
-                assert not found.whole
+                assert not snapshot.whole
                 whole = Offers(offers.nodes).amounts_left(
                     drive.run(drive.commands.read_partition(0)).left
                 )

@@ -129,7 +129,7 @@ def test_a_member_that_stood_still_is_removed_and_one_that_moved_is_not(drive: D
     assert renew(drive, "s1", lost=f"s2 {moved}").epoch == 3
 
 
-def test_a_judgement_that_comes_late_means_nothing_to_who_has_joined_again(drive: Driver):
+def test_a_late_judgement_does_not_remove_a_scheduler_that_has_joined_again(drive: Driver):
     renew(drive, "s1")
     renew(drive, "s2")
     judged = f"s2 {renew(drive, 's2').counters['s2']}"
@@ -139,7 +139,7 @@ def test_a_judgement_that_comes_late_means_nothing_to_who_has_joined_again(drive
     assert renew(drive, "s1", lost=judged).counters["s2"] == again
 
 
-def test_what_a_scheduler_says_of_itself_expires(drive: Driver):
+def test_a_schedulers_own_report_expires(drive: Driver):
     drive.run(drive.commands.renew_scheduler("s1", stats={"placed": 7, "conflicts": 0}))
     assert drive.store.hash(drive.keys.stats("s1")) == {"placed": "7", "conflicts": "0"}
     assert drive.store.client.ttl(drive.keys.stats("s1")) > 0

@@ -140,7 +140,7 @@ def test_a_task_takes_all_of_its_slots_or_none(drive: Driver):
     assert drive.hash("left") == {"n1": "gpu=4"}
 
 
-def test_a_zero_amount_of_what_a_node_does_not_have_is_none(drive: Driver):
+def test_a_claim_of_amount_zero_fits_a_node_without_that_resource(drive: Driver):
     drive.node("n1", 1)
     drive.held("a", needs="slots=1 gpu=0")
     assert drive.hash("left") == {}
@@ -158,7 +158,7 @@ def test_a_node_that_takes_no_claims_gets_none(drive: Driver):
     assert drive.commit("a", node="n2", inc=3).word == "conflict"
 
 
-def test_what_is_held_stays_yours_on_a_node_that_drains(drive: Driver):
+def test_a_repeated_claim_on_a_draining_node_is_answered_yours(drive: Driver):
     drive.node("n1", 1)
     drive.held("a")
     drive.run(drive.commands.set_node(0, "n1", "drain"))

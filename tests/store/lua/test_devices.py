@@ -59,7 +59,7 @@ def test_commit_hands_out_indexes_and_release_gives_them_back(drive: Driver) -> 
     assert drive.hash("left") == {"n1": before}
 
 
-def test_a_claim_that_finds_too_little_left_changes_nothing_and_learns_what_is_left(
+def test_a_claim_beyond_the_amount_left_changes_nothing_and_is_told_that_amount(
     drive: Driver,
 ) -> None:
     gpus(drive, 0, 1, mem=24)
@@ -82,7 +82,7 @@ def test_a_claim_that_finds_too_little_left_changes_nothing_and_learns_what_is_l
         ), needs
 
 
-def test_claims_of_one_call_share_what_is_left(drive: Driver) -> None:
+def test_claims_of_one_call_share_the_amount_left(drive: Driver) -> None:
     gpus(drive, 0, 1, 2)
     claims = [
         drive.claim(f"t{at}", f"1@{at}", slots=(at,), needs="slots=1 gpu=2") for at in range(2)
@@ -123,7 +123,7 @@ def test_a_task_with_devices_goes_through_its_life(drive: Driver) -> None:
     assert drive.hash("left") == {"n1": before}
 
 
-def test_a_node_that_comes_back_with_other_devices_keeps_what_its_leases_hold(
+def test_a_node_back_with_other_devices_keeps_the_devices_its_leases_hold(
     drive: Driver,
 ) -> None:
     gpus(drive, 0, 1)
@@ -279,9 +279,9 @@ class Storm:
 
     def read(self, copy: PartitionCopy) -> None:
         nodes = self.store.nodes(0)
-        found = self.store.run(self.commands.read_partition(0))
-        copy.set_nodes(nodes.values(), found.epoch)
-        copy.set_free(found.bits or b"", found.left, found.version)
+        snapshot = self.store.run(self.commands.read_partition(0))
+        copy.set_nodes(nodes.values(), snapshot.epoch)
+        copy.set_free(snapshot.bits or b"", snapshot.left, snapshot.version)
 
     def claims(self, copy: PartitionCopy, tasks: list[Taken]) -> tuple[list[Claim], list[Taken]]:
         claims = []
@@ -397,10 +397,10 @@ def test_ten_thousand_tasks_with_kills_never_share_a_device_too_much_and_leak_no
     ]
     ids = [f"t{at}" for at in range(TASKS)]
     for at in range(0, TASKS, 500):
-        some = [
+        submissions = [
             Submission(id, "work", b"{}", storm.random.choice(options)) for id in ids[at : at + 500]
         ]
-        store.run(store.commands.submit(some))
+        store.run(store.commands.submit(submissions))
     turn = 0
     while storm.seen["ended"] < TASKS:
         turn += 1

@@ -1,4 +1,4 @@
-"""Each way into the queue: with needs that fit, with needs that fit no node, and with a name that no node knows.
+"""Each door, which is a way into the queue: with needs that fit, with needs that fit no node, and with a name that no node knows.
 
 A task that enters for the first time is judged. A task that was accepted before comes back with its
 old needs, also while its node is away: an accepted task must not get lost.
@@ -36,7 +36,7 @@ def published(drive: Driver, name: str, slots: int) -> str:
 
 
 def next_of_its_run(drive: Driver, name: str, slots: int) -> str:
-    """Celery's retry and replace."""
+    """Submit as Celery's retry and replace do."""
     place = drive.bring(StoredState.RUNNING)
     return drive.submit("a", {"slots": slots}, name, after=place.attempt)
 
@@ -84,17 +84,17 @@ DOORS: dict[Door, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize(
-    "asked", [FITS, NOWHERE, UNKNOWN], ids=["fits", "fits nowhere", "unknown name"]
+    "asks", [FITS, NOWHERE, UNKNOWN], ids=["fits", "fits nowhere", "unknown name"]
 )
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
 def test_each_door_judges_what_enters_with_new_needs(
-    drive: Driver, door: Door, asked: tuple[str, int]
+    drive: Driver, door: Door, asks: tuple[str, int]
 ) -> None:
     drive.offer("n1", "slots=2", "work")
-    assert door(drive, *asked) == DOORS[door][[FITS, NOWHERE, UNKNOWN].index(asked)]
+    assert door(drive, *asks) == DOORS[door][[FITS, NOWHERE, UNKNOWN].index(asks)]
 
 
-def test_what_is_refused_changes_nothing_and_the_run_goes_on(drive: Driver) -> None:
+def test_a_refused_retry_changes_nothing_and_the_run_goes_on(drive: Driver) -> None:
     drive.offer("n1", "slots=2", "work")
     place = drive.bring(StoredState.RUNNING)
     refused = Submission("a", "work", b"next", TaskOptions.of({"slots": 3}), after=place.attempt)
@@ -128,7 +128,7 @@ AWAY: dict[Callable[[Driver, Place], str], tuple[StoredState, str]] = {
 
 @pytest.mark.parametrize("gone", ["infeasible", "unknown"])
 @pytest.mark.parametrize("door", AWAY, ids=lambda door: door.__name__)
-def test_what_was_accepted_comes_back_while_its_node_is_away(
+def test_an_accepted_task_returns_to_the_queue_while_its_node_is_away(
     drive: Driver, door: Callable[[Driver, Place], str], gone: str
 ) -> None:
     state, word = AWAY[door]

@@ -30,7 +30,7 @@ def test_a_drain_says_when_it_is_over_and_why(drive: Driver):
     assert (note(drive), drive.bits()) == ("", "11000000")
 
 
-def test_a_drain_is_over_once_and_only_the_one_that_was_meant(drive: Driver):
+def test_only_the_named_drain_ends_and_only_once(drive: Driver):
     drive.node("n1")
     over = drive.commands.set_node(0, "n1", "over", None, TEN_MINUTES)
     assert drive.unchanged_by(over) == ["ok", "up", "0"]
@@ -76,7 +76,7 @@ def test_a_suspect_takes_no_claims_and_keeps_its_lease(drive: Driver):
 
 
 @pytest.mark.parametrize("word", ["drain", "undrain", "leaving"])
-def test_what_an_operator_or_the_node_says_goes_over_a_suspicion(drive: Driver, word: str):
+def test_an_order_of_an_operator_or_the_node_replaces_a_suspicion(drive: Driver, word: str):
     drive.node("n1")
     put(drive, "suspect", "why")
     state, drain = put(drive, word)[1:]
@@ -106,7 +106,7 @@ def test_trust_leaves_a_drain_alone(drive: Driver):
     assert drive.unchanged_by(drive.commands.set_node(0, "n1", "trust")) == ["ok", "up", "1"]
 
 
-def test_the_note_of_a_node_goes_with_it(drive: Driver):
+def test_the_note_of_a_node_is_deleted_with_the_node(drive: Driver):
     drive.node("n1")
     put(drive, "drain", TEN_MINUTES)
     drive.lose("n1")
@@ -127,7 +127,9 @@ def test_trust_leaves_the_terms_of_a_drain_whose_record_was_lost(drive: Driver):
     )
 
 
-def test_a_drained_node_that_left_stays_and_another_one_is_forgotten_at_once(drive: Driver):
+def test_a_drained_node_that_left_stays_known_and_an_undrained_node_is_forgotten_at_once(
+    drive: Driver,
+):
     drive.node("n1")
     drive.node("n2")
     drive.run(drive.commands.set_node(0, "n1", "drain", note="no deadline: a new disk"))

@@ -67,7 +67,7 @@ def test_a_leader_that_does_not_know_when_the_last_began_forgets_nothing(
     assert drive.unchanged_by(drive.commands.rotate()) == 0
 
 
-def test_what_has_not_ended_does_not_rotate(drive: Driver):
+def test_tasks_that_have_not_ended_do_not_rotate(drive: Driver):
     for state in (StoredState.PENDING, StoredState.DEAD):
         drive.bring(state, state)
     before = {key: value for key, value in dump(drive.store).items() if not key.endswith(b":meta")}
@@ -93,7 +93,7 @@ def test_an_outcome_that_is_repeated_after_a_rotation_is_yours(drive: Driver):
 @pytest.mark.dealt
 @pytest.mark.parametrize("turns", [0, 1, 2, 3])
 @pytest.mark.parametrize("state", FINAL)
-def test_a_new_life_forgets_the_old_one_in_whichever_generation_it_is(
+def test_a_new_life_removes_the_old_record_from_any_generation(
     drive: Driver, state: StoredState, turns: int
 ):
     old = drive.bring(state)
@@ -114,7 +114,7 @@ def test_a_new_life_forgets_the_old_one_in_whichever_generation_it_is(
     assert (drive.record().why, generations(drive)) == ("new", [["a"], [], []])
 
 
-def test_a_new_life_that_is_refused_leaves_the_old_one(drive: Driver):
+def test_a_refused_new_life_keeps_the_old_record(drive: Driver):
     drive.bring(StoredState.FAILED)
     drive.offer("n1", "slots=2", "work")
     before = dump(drive.store)
@@ -123,7 +123,7 @@ def test_a_new_life_that_is_refused_leaves_the_old_one(drive: Driver):
     assert dump(drive.store) == before
 
 
-def test_a_new_life_has_none_of_the_rare_fields_of_the_old_one(drive: Driver):
+def test_a_new_life_has_no_rare_fields_of_the_old_life(drive: Driver):
     place = drive.bring(StoredState.RUNNING)
     assert drive.requeue(place, "lost") == "pending"
     assert drive.cancel("a", "not wanted") == ("cancelled", "")
@@ -180,7 +180,7 @@ def test_a_task_that_never_ran_ended_nowhere(drive: Driver):
 # -- the dead --------------------------------------------------------------------------------------
 
 
-def test_a_full_list_of_the_dead_lets_the_oldest_go_one_by_one(store: Store):
+def test_a_full_list_of_dead_tasks_drops_its_oldest_tasks_singly(store: Store):
     drive = Driver(store)
     client = store.client
     queue = drive.keys.queue

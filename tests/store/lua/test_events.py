@@ -77,7 +77,7 @@ def test_lost_attempts_and_what_follows_are_events(drive: Driver) -> None:
     assert words(drive, task="a") == ["dead", "revived", "requeued", "retried"]
 
 
-def test_what_a_worker_hands_back_before_it_begins_is_no_event(drive: Driver) -> None:
+def test_a_task_handed_back_before_its_start_is_no_event(drive: Driver) -> None:
     place = drive.bring(StoredState.PLACED)
     assert drive.requeue(place, "it had not begun", "recalled") == "pending"
     place = drive.place("a", drive.take()["a"])

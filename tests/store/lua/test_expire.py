@@ -29,7 +29,7 @@ def test_a_task_that_has_expired_is_not_taken_and_ends(drive: Driver):
 
 
 @pytest.mark.parametrize("delay_ms", [None, NEVER_MS])
-def test_the_leader_ends_what_waits_past_its_expiry_though_nobody_takes_it(
+def test_the_leader_ends_a_waiting_task_past_its_expiry_without_a_take(
     drive: Driver, delay_ms: int | None
 ):
     drive.submit("a", delay_ms=delay_ms, expiry_ms=0)
@@ -50,7 +50,9 @@ def test_a_task_that_is_taken_and_finds_no_place_expires(drive: Driver):
 
 
 @pytest.mark.parametrize("state", [StoredState.PLACED, StoredState.RUNNING])
-def test_what_has_a_place_does_not_expire_and_is_looked_at_again(drive: Driver, state: StoredState):
+def test_a_placed_task_does_not_expire_and_is_checked_again_later(
+    drive: Driver, state: StoredState
+):
     place = drive.bring(state)
     past(drive)
     assert drive.run(drive.commands.expire()) == []
@@ -64,7 +66,9 @@ def test_what_has_a_place_does_not_expire_and_is_looked_at_again(drive: Driver, 
 @pytest.mark.parametrize(
     "state", [state for state in StoredState if state.final or state == StoredState.GONE]
 )
-def test_of_what_has_ended_only_the_entry_goes(drive: Driver, state: StoredState):
+def test_the_expiry_of_an_ended_task_is_removed_and_the_task_stays(
+    drive: Driver, state: StoredState
+):
     drive.bring(state)
     drive.store.client.zadd(drive.keys.queue("expires"), {"a": 1})
     assert drive.run(drive.commands.expire()) == []
@@ -80,7 +84,7 @@ def test_a_look_is_limited_and_goes_by_the_order_of_expiry(drive: Driver):
     assert drive.run(drive.commands.expire(2)) == ["b"]
 
 
-def test_what_a_run_submits_next_has_its_own_expiry(drive: Driver):
+def test_a_successor_has_its_own_expiry(drive: Driver):
     for expiry_ms, word in ((0, "cancelled"), (NEVER_MS, "taken"), (None, "taken")):
         drive.store.client.flushall()
         drive.submit("a", expiry_ms=NEVER_MS // 2)
@@ -114,7 +118,7 @@ def test_a_revived_task_that_has_expired_is_not_placed(drive: Driver):
     assert drive.state("a") == "cancelled"
 
 
-def test_a_revived_task_has_its_expiry_again_though_a_pass_met_it_dead(drive: Driver):
+def test_a_revived_task_regains_an_expiry_that_was_checked_while_it_was_dead(drive: Driver):
     drive.bring(StoredState.DEAD)
     past(drive)
     assert drive.run(drive.commands.expire()) == []
@@ -123,9 +127,7 @@ def test_a_revived_task_has_its_expiry_again_though_a_pass_met_it_dead(drive: Dr
 
 
 @pytest.mark.parametrize("due", ["nan", "-nan", "1e400", "1" * 20, "x", ""])
-def test_an_expiry_that_is_no_time_is_forgotten_and_keeps_no_other_from_ending(
-    drive: Driver, due: str
-):
+def test_a_malformed_expiry_is_removed_and_other_tasks_still_expire(drive: Driver, due: str):
     drive.submit("a")
     drive.submit("b", expiry_ms=0)
     past(drive, "a")
@@ -136,7 +138,7 @@ def test_an_expiry_that_is_no_time_is_forgotten_and_keeps_no_other_from_ending(
     assert drive.index("pending") == [], "it does not wait for ever"
 
 
-def test_an_expiry_that_a_retry_asked_for_is_kept_though_it_comes_while_the_run_goes_on(
+def test_the_expiry_of_a_retry_is_kept_if_the_time_comes_during_the_run(
     drive: Driver,
 ):
     drive.node()
@@ -151,7 +153,7 @@ def test_an_expiry_that_a_retry_asked_for_is_kept_though_it_comes_while_the_run_
 
 
 @pytest.mark.parametrize("own_ms", [None, NEVER_MS])
-def test_an_expiry_of_a_successor_is_kept_though_it_comes_while_the_task_waits_again(
+def test_the_expiry_of_a_successor_is_kept_if_the_time_comes_while_the_task_waits_again(
     drive: Driver, own_ms: int | None
 ):
     drive.node()

@@ -21,7 +21,9 @@ def test_an_outcome_ends_the_task_and_its_record_expires(drive: Driver, outcome:
 
 
 @pytest.mark.parametrize("outcome", ["succeeded", "failed", "cancelled"])
-def test_the_same_outcome_again_answers_yours_and_another_is_stale(drive: Driver, outcome: str):
+def test_a_repeated_outcome_is_answered_yours_and_a_different_outcome_stale(
+    drive: Driver, outcome: str
+):
     place = drive.bring(StoredState.RUNNING)
     drive.finish(place, outcome)
     for other in ("succeeded", "failed", "cancelled", "again"):
@@ -53,7 +55,7 @@ def test_only_a_running_task_finishes(drive: Driver, state: StoredState):
     assert drive.unchanged_by(drive.commands.finish([(place, "succeeded", "")])) == ["stale"]
 
 
-def test_a_run_that_wants_another_is_pending_anew_with_no_lost_start_counted(drive: Driver):
+def test_a_retry_makes_the_task_pending_without_a_lost_start(drive: Driver):
     place = drive.bring(StoredState.RUNNING)
     assert drive.finish(place, "again") == "again"
     assert (drive.state("a"), drive.status().starts, drive.index("pending")) == (
@@ -76,7 +78,7 @@ def test_lost_starts_do_not_count_after_a_run_that_wants_another(drive: Driver):
 
 # again: a run that does not know that its retry is there
 @pytest.mark.parametrize("outcome", ["failed", "again"])
-def test_what_comes_next_may_be_delayed(drive: Driver, outcome: str):
+def test_a_successor_may_be_delayed(drive: Driver, outcome: str):
     place = drive.bring(StoredState.RUNNING)
     drive.submit("a", delay_ms=NEVER_MS, message=b"next", after=place.attempt)
     assert drive.finish(place, outcome) == "again"

@@ -43,13 +43,13 @@ class Forgetting:
 
     @property
     def known(self) -> tuple[set[str], set[str]]:
-        """The nodes whose offers are known, and those whose partitions are."""
+        """Return the nodes whose offers are known, and those whose partitions are."""
         dealt = self.drive.store.hash(self.drive.keys.shared("dealt"))
         homes = {field.removeprefix("node:") for field in dealt if field.startswith("node:")}
         return set(self.drive.store.hash(self.drive.keys.queue("shapes", 0))), homes
 
 
-def test_of_nodes_that_left_only_an_offer_that_nobody_else_makes_is_known_for_long(drive: Driver):
+def test_only_a_unique_offer_is_kept_long_after_its_node_left(drive: Driver):
     leader = Forgetting(drive)
     stays = leader.come("stays")
     for name, offer in (("same", "slots=1"), ("own1", "slots=2"), ("own2", "slots=2")):

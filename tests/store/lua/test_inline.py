@@ -258,7 +258,7 @@ def test_a_script_answers_the_same(store, text, argument):
 
 
 @pytest.mark.parametrize("text", MOVED.values(), ids=MOVED)
-def test_a_function_that_is_called_once_stands_where_it_is_called(text):
+def test_a_function_with_a_single_call_is_inlined_at_that_call(text):
     assert "local function" not in inline_single_calls(text)
 
 

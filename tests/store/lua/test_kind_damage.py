@@ -75,7 +75,7 @@ DAMAGES: dict[str, Damage] = {
 
 @pytest.mark.dealt
 @pytest.mark.parametrize("what", DAMAGES)
-def test_the_leader_repairs_it_and_a_copy_is_right_again(busy: Driver, what: str) -> None:
+def test_the_leader_repairs_a_damaged_kind_and_copies_become_right(busy: Driver, what: str) -> None:
     DAMAGES[what](busy, busy.store.client)
     lead(busy, 4)
     if what == "a task of another kind":  # the task waits in two kinds until it is taken
@@ -86,7 +86,7 @@ def test_the_leader_repairs_it_and_a_copy_is_right_again(busy: Driver, what: str
     assert {kind: line for kind, line in took.changes if line} == busy.kinds()
 
 
-def test_the_leader_leaves_alone_what_is_sound(busy: Driver) -> None:
+def test_the_leader_changes_no_sound_kind(busy: Driver) -> None:
     busy.run(busy.commands.set_reason([(WORK, "why")]))
     before = dump(busy.store)
     lead(busy)
@@ -148,7 +148,7 @@ def test_a_queue_of_another_type_stops_no_other_kind(busy: Driver) -> None:
 
 @pytest.mark.unaudited
 @pytest.mark.parametrize("verb", ["submit", "cancel", "give_back", "revive", "expire", "take"])
-def test_each_script_meets_such_a_queue_before_it_writes(busy: Driver, verb: str) -> None:
+def test_each_script_detects_a_damaged_queue_before_it_writes(busy: Driver, verb: str) -> None:
     drive = busy
     commands = busy.commands
     drive.store.client.flushdb()
@@ -187,7 +187,7 @@ def test_each_script_meets_such_a_queue_before_it_writes(busy: Driver, verb: str
 @pytest.mark.parametrize(
     "kind", ["work x", "work slots=x", "work slots=1 x y", f"{'n' * 256} slots=1", "\xe4 slots=1"]
 )
-def test_a_task_whose_kind_is_damaged_fails_though_nobody_has_a_seat_for_such_a_kind(
+def test_a_task_of_a_damaged_kind_fails_without_a_seat_for_the_kind(
     drive: Driver, kind: str
 ) -> None:
     drive.submit("a")

@@ -107,7 +107,7 @@ def test_a_delayed_task_is_of_no_line_until_it_is_due(drive: Driver) -> None:
     assert took.changes == [("work slots=1", f"1 {FIRST + 2} {FIRST + 2}")]
 
 
-def test_what_comes_due_goes_to_its_kinds_in_batches(drive: Driver) -> None:
+def test_due_tasks_move_to_their_kinds_in_batches(drive: Driver) -> None:
     for n in range(5):
         drive.submit(f"t{n}", delay_ms=0)
     drive.run(drive.commands.take("s1", most=2))
@@ -131,13 +131,13 @@ def test_the_first_of_a_kind_is_right_whichever_is_cancelled(drive: Driver, gone
     assert (line.count, line.first) == (2, drive.line(left[0]).order)
 
 
-def test_many_are_cancelled_in_a_call_and_each_is_told_what_it_was(drive: Driver) -> None:
+def test_a_call_cancels_many_tasks_and_answers_for_each(drive: Driver) -> None:
     place = drive.bring(StoredState.RUNNING, "runs")
     for id in "abc":
         drive.submit(id, {"slots": 2} if id == "c" else {})
     drive.submit("later", delay_ms=NEVER_MS)
-    told = drive.run(drive.commands.cancel(["c", "runs", "a", "gone", "a", "later"], "not wanted"))
-    assert told == [
+    words = drive.run(drive.commands.cancel(["c", "runs", "a", "gone", "a", "later"], "not wanted"))
+    assert words == [
         ("cancelled", ""),
         ("asked", ""),
         ("cancelled", ""),
@@ -151,7 +151,7 @@ def test_many_are_cancelled_in_a_call_and_each_is_told_what_it_was(drive: Driver
     assert drive.finish(place) == "ok"
 
 
-def test_a_row_of_a_kind_of_which_nothing_waits_gives_nothing(drive: Driver) -> None:
+def test_a_take_of_a_kind_without_waiting_tasks_takes_no_task(drive: Driver) -> None:
     drive.submit("a")
     took = drive.unchanged_by(drive.commands.take("s1", [("work slots=2", 5), ("work slots=1", 0)]))
     assert took.tasks == []
@@ -180,7 +180,7 @@ def test_a_task_that_does_not_wait_is_not_taken_though_it_is_in_a_queue(
 # -- copies ----------------------------------------------------------------------------------------
 
 
-def test_a_copy_is_told_only_what_has_changed(drive: Driver) -> None:
+def test_a_copy_gets_only_the_changed_kinds(drive: Driver) -> None:
     copy = Copy(drive)
     for n in range(3):
         drive.submit(f"t{n}", name=f"f{n}")
@@ -250,7 +250,7 @@ def test_a_server_that_has_lost_writes_gives_no_version_that_a_copy_has(drive: D
 
 
 @pytest.mark.parametrize("since", ["", "x", "-1", "1/", "1/2/3", "9" * 40])
-def test_what_is_no_version_is_refused(drive: Driver, since: str) -> None:
+def test_a_malformed_version_is_refused(drive: Driver, since: str) -> None:
     drive.submit("a")
     with pytest.raises(Exception, match=r"PSARGS|since of take is too long"):
         drive.unchanged_by(drive.commands.take("s1", since=since))
@@ -315,11 +315,11 @@ def test_waiting_tasks_are_listed_in_the_order_of_all_kinds(
         monkeypatch.setattr("parsync_redis.store.reads.tasks._IDS_PER_READ", page)
         monkeypatch.setattr("parsync_redis.store.reads.tasks._KINDS_PER_READ", kinds)
         for limit in (1, 2, 7, 39, 40, 99):
-            found = [task.id for task in list_tasks(store, {TaskState.WAITING}, limit)]
-            assert found == drive.index("pending")[:limit]
+            ids = [task.id for task in list_tasks(store, {TaskState.WAITING}, limit)]
+            assert ids == drive.index("pending")[:limit]
 
 
-def test_what_a_list_of_waiting_tasks_costs_has_a_bound(
+def test_the_cost_of_a_list_of_waiting_tasks_is_bounded(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drive = Driver(store)
@@ -345,7 +345,7 @@ def test_what_a_list_of_waiting_tasks_costs_has_a_bound(
     )
 
 
-def test_what_it_costs_to_count_the_tasks_before_one_has_a_bound(
+def test_the_cost_of_counting_the_tasks_ahead_of_a_task_is_bounded(
     store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     drive = Driver(store)
@@ -358,28 +358,32 @@ def test_what_it_costs_to_count_the_tasks_before_one_has_a_bound(
     drive.submit("c", name="work.c")
     drive.submit("last")
     monkeypatch.setattr("parsync_redis.inspect.waiting.MOST_COMPARED", 7)
-    found = explain_task(store, "last")
-    assert (found.ahead, found.ahead_alike) == (1, 1), (
+    explanation = explain_task(store, "last")
+    assert (explanation.ahead, explanation.ahead_alike) == (1, 1), (
         "two kinds by three nodes, and one that the first node fits"
     )
     monkeypatch.setattr("parsync_redis.inspect.waiting.MOST_COMPARED", 6)
-    found = explain_task(store, "last")
-    assert (found.ahead, found.ahead_alike, found.start) == (None, None, None)
-    assert found.no_forecast == NOT_COUNTED
-    print_explanation(found, verbose=False)
+    explanation = explain_task(store, "last")
+    assert (explanation.ahead, explanation.ahead_alike, explanation.start) == (None, None, None)
+    assert explanation.no_forecast == NOT_COUNTED
+    print_explanation(explanation, verbose=False)
     assert "waiting tasks before it: not counted\n" in capsys.readouterr().out
 
 
-def test_a_list_of_tasks_that_few_match_looks_at_so_many_and_says_so(drive: Driver) -> None:
+def test_a_list_with_few_matches_reads_a_limited_number_of_tasks_and_reports_the_limit(
+    drive: Driver,
+) -> None:
     many_ended(drive, 3000, "e")
-    found = list_bounded(drive.store, {TaskState.SUCCEEDED}, 10, 1500)
-    assert not found.tasks
-    looked = int(found.part.removesuffix(" tasks were looked at").replace(",", ""))
+    listing = list_bounded(drive.store, {TaskState.SUCCEEDED}, 10, 1500)
+    assert not listing.tasks
+    looked = int(listing.part.removesuffix(" tasks were looked at").replace(",", ""))
     assert 1500 <= looked < 3000
     assert not list_bounded(drive.store, {TaskState.SUCCEEDED}, 10, 10_000).part
 
 
-def test_a_waiting_task_has_the_reason_of_its_kind_and_others_their_own(drive: Driver) -> None:
+def test_a_waiting_task_shows_the_reason_of_its_kind_and_other_tasks_their_own(
+    drive: Driver,
+) -> None:
     for id in ("waits", "back"):
         drive.submit(id)
     attempt = drive.take()["back"]
@@ -402,8 +406,8 @@ def test_a_waiting_task_has_the_reason_of_its_kind_and_others_their_own(drive: D
         "gone": "",
     }
     drive.run(drive.commands.set_reason([("work slots=1", "only node n1 fits: it is full")]))
-    found: Any = drive.store.statuses(["waits", "back", "late", "other"])
+    statuses: Any = drive.store.statuses(["waits", "back", "late", "other"])
     full = "only node n1 fits: it is full"
-    assert [task.why for task in found] == [full, full, "", ""], (
+    assert [task.why for task in statuses] == [full, full, "", ""], (
         "one that is not due does not wait for a node"
     )

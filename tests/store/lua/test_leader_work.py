@@ -35,7 +35,7 @@ class Leads:
 
 @pytest.fixture
 def member(store: Store) -> Iterator[Membership]:
-    """A scheduler's membership that runs, and leads."""
+    """Yield a scheduler's membership that runs, and leads."""
     member = Membership(store.with_own_connections(), "s1", ClusterConfig(1, 0.1, LEASE_S), dict)
     member.enter()
     member.start()

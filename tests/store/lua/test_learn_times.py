@@ -20,12 +20,16 @@ def times(*runs_ms: float) -> RunTimes:
     return found
 
 
-def test_what_two_nodes_learnt_adds_up(drive: Driver):
+def test_the_run_times_learnt_by_two_nodes_add_up(drive: Driver):
     drive.run(drive.commands.learn_times({"work": times(1, 2, 4), "other": times(100)}))
     assert drive.run(drive.commands.learn_times({"work": times(3)})) == 2
     both = times(1, 2, 4, 3)
-    found = read_times(drive.store)
-    assert (found["work"].count, found["work"].total_ms, found["work"].bins) == (4, 10, both.bins)
+    by_name = read_times(drive.store)
+    assert (by_name["work"].count, by_name["work"].total_ms, by_name["work"].bins) == (
+        4,
+        10,
+        both.bins,
+    )
     (other, work) = read_names(drive.store)
     assert (other.name, other.count, other.mean_ms) == ("other", 1, 100)
     assert (work.name, work.count, work.mean_ms) == ("work", 4, 2.5)
@@ -48,9 +52,12 @@ def test_octaves_add_up_and_are_never_halved(drive: Driver):
     for _ in range(2):
         drive.run(drive.commands.learn_times({"work": many, "work zone:a": times(1)}))
     drive.run(drive.commands.learn_times({"work": RunTimes(1, 1.0, Counter({3: 1}))}))
-    found = read_times(drive.store)
-    assert (found["work"].bins[3], found["work"].octaves[:3]) == (HALVE_ABOVE // 2, [1800, 0, 200])
-    assert runs_of(found) == {"work": TimeHistogram(11.0, found["work"].octaves)}
+    by_name = read_times(drive.store)
+    assert (by_name["work"].bins[3], by_name["work"].octaves[:3]) == (
+        HALVE_ABOVE // 2,
+        [1800, 0, 200],
+    )
+    assert runs_of(by_name) == {"work": TimeHistogram(11.0, by_name["work"].octaves)}
 
 
 def test_a_name_is_shown_by_class_only_if_it_ran_on_several(drive: Driver):
@@ -105,7 +112,7 @@ def test_a_damaged_field_is_replaced_and_not_read(drive: Driver):
     assert read_times(drive.store)["work"].count == 1
 
 
-def test_what_are_no_times_is_refused(drive: Driver):
+def test_malformed_run_times_are_refused(drive: Driver):
     with pytest.raises(BrokenContract, match="not the times of a name"):
         drive.run(drive.commands.learn_times({"work": RunTimes(1, 1.0)}))
 
@@ -134,7 +141,7 @@ class Text(RunTimes):
         "1 1 3:1 1000:1",
     ],
 )
-def test_the_script_and_its_readers_agree_on_what_are_no_times(drive: Driver, text: str):
+def test_the_script_and_its_readers_refuse_the_same_malformed_run_times(drive: Driver, text: str):
     wrong = Text()
     wrong.text = text
     with pytest.raises(BrokenContract, match="not the times of a name"):

@@ -110,8 +110,8 @@ class Bench:
         return [part for call in made for part in call.parts or (call,)]
 
     def took_us(self, call: Call[Any], *before: tuple[Any, ...]) -> int:
-        """The CPU time of a call after these commands, in a cluster that nothing has changed;
-        errors are answers.
+        """Return the CPU time of a call after these commands, in a cluster that nothing has
+        changed; errors are answers.
         """
         with self.client.pipeline(transaction=False) as pipe:
             pipe.execute_command("EVALSHA", self._restore, len(self.names), *self.names)
@@ -121,7 +121,7 @@ class Bench:
             return self._cpu_us(pipe.execute(raise_on_error=False))
 
     def known_us(self) -> int:
-        """The CPU time of KNOWN."""
+        """Return the CPU time of KNOWN."""
         with self.client.pipeline(transaction=False) as pipe:
             self._measured(pipe, "EVAL", KNOWN, 0)
             return self._cpu_us(pipe.execute())
@@ -183,7 +183,7 @@ def bench() -> Iterator[Bench]:
 
 
 def names_of(call: Call[Any]) -> list[str]:
-    """The name of each argument of a call, by the script's header."""
+    """Return the name of each argument of a call, by the script's header."""
     header = call.script.header
     rows = (len(call.args) - len(header.once)) // max(1, len(header.each))
     return [*header.once, *header.each * rows]

@@ -102,7 +102,7 @@ def count_states(store: Store, nodes: int) -> Counter[str]:
 
 @pytest.fixture
 def counted() -> Iterator[Store]:
-    """An empty cluster on a real server, whose round trips are counted."""
+    """Yield an empty cluster on a real server, whose round trips are counted."""
     with EmbeddedServer(next(iter(server_programs().values()))) as server:
         store = Store(redis.Redis.from_url(server.url, connection_class=CountingConnection), "many")
         yield store

@@ -31,7 +31,7 @@ COMMANDS = (
 """Commands that find nothing in a cluster that is not there."""
 
 
-def test_a_wrong_name_of_a_cluster_is_told_by_every_command_and_ends_as_doctor_does(
+def test_every_command_reports_a_wrong_cluster_name_and_exits_as_doctor_does(
     store: Store,
 ) -> None:
     right = store.keys.cluster

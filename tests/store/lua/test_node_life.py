@@ -28,7 +28,7 @@ def test_an_agent_hears_of_its_drain_and_leaves_under_its_lease(drive: Driver):
     assert drive.run(drive.commands.renew(0, "n1", 1)) == ["ok", "1", "leaving", "1"]
 
 
-def test_only_the_present_process_while_it_is_not_given_up_renews(drive: Driver):
+def test_only_the_current_incarnation_that_is_not_down_renews(drive: Driver):
     assert drive.unchanged_by(drive.commands.renew(0, "n1", 1)) == ["lapsed"]
     drive.node("n1")
     drive.node("n1")
@@ -55,9 +55,7 @@ def test_a_node_whose_counter_stood_still_is_down_and_its_leases_are_listed(driv
 
 
 @pytest.mark.parametrize(("inc", "moved"), [(1, 0), (2, 1), (0, 1)])
-def test_a_node_that_renewed_after_all_or_is_another_process_stays(
-    drive: Driver, inc: int, moved: int
-):
+def test_reclaim_keeps_a_node_that_renewed_or_registered_again(drive: Driver, inc: int, moved: int):
     drive.node("n1")
     drive.held("a")
     drive.run(drive.commands.renew(0, "n1", 1))
@@ -217,7 +215,7 @@ def test_a_node_whose_pool_shrank_gets_no_claims_for_the_slots_that_are_gone(dri
     assert (drive.bits(), drive.hash("left")) == ("11101100", {"n1": "gpu=2"})
 
 
-def test_what_runs_behind_the_slots_has_the_processes_of_slots(drive: Driver):
+def test_runs_behind_the_slots_occupy_the_processes_of_slots(drive: Driver):
     """Otherwise a task would start on a free slot, and wait for a process of the full pool as a running task."""
     drive.node("n1", 6)
     places = {slot: drive.held(f"t{slot}", f"1@{slot}", slots=(slot,)) for slot in (1, 4, 5)}
@@ -243,7 +241,7 @@ def test_a_task_of_several_slots_has_one_process(drive: Driver):
     assert drive.bits() == "10000000", "one runs on a pool of two"
 
 
-def test_slots_are_shut_as_long_as_what_runs_behind_them_and_no_waiting_seats_open_there(
+def test_slots_and_waiting_seats_stay_shut_during_the_runs_behind_the_slots(
     drive: Driver,
 ):
     drive.node("n1", 3)
@@ -260,16 +258,16 @@ def test_slots_are_shut_as_long_as_what_runs_behind_them_and_no_waiting_seats_op
     assert drive.bits() == "00000000"
 
 
-def test_what_runs_behind_the_slots_leaves_no_room_in_a_forecast(drive: Driver):
+def test_runs_behind_the_slots_leave_no_room_in_a_forecast(drive: Driver):
     drive.node("n1", 4)
     drive.held("a", slots=(2,))
     drive.held("b", slots=(3,))
     resize(drive, 2)
     (state,) = live_nodes(0, *drive.store.pipe(reads_of(drive.store, 0))[1:])
-    held = [ExpectedEnd(holder, None) for holder in read_holders(drive.store, 0, [state.node])]
+    ends = [ExpectedEnd(holder, None) for holder in read_holders(drive.store, 0, [state.node])]
     facts = facts_of(state, "work", {})
     assert facts.free == 0
-    assert expected_start_ms(Resources.needed(1), [facts], held, 0) is None
+    assert expected_start_ms(Resources.needed(1), [facts], ends, 0) is None
 
 
 def test_a_node_whose_pool_grew_has_bits_for_its_slots_behind_those_of_other_nodes(drive: Driver):

@@ -26,7 +26,7 @@ def drive(store: Store) -> Driver:
 
 
 @pytest.mark.parametrize("state", ["waiting", "succeeded", "failed", "cancelled", "dead"])
-def test_a_purge_is_of_the_tasks_that_it_names_and_no_other(drive: Driver, state: str):
+def test_a_purge_deletes_only_the_tasks_that_it_names(drive: Driver, state: str):
     for id in (*ODD, "A"):
         key = encode_id(id)
         drive.submit(key, name="other" if id == "A" else "odd")
@@ -40,9 +40,9 @@ def test_a_purge_is_of_the_tasks_that_it_names_and_no_other(drive: Driver, state
                 assert drive.requeue(place) == "dead"
             else:
                 assert drive.finish(place, state) == "ok"
-    found = find_purgeable(drive.store, state, "odd")
-    assert {task.id for task in found} == set(ODD)
-    assert purge_tasks(drive.store, found) == len(ODD)
+    purgeable = find_purgeable(drive.store, state, "odd")
+    assert {task.id for task in purgeable} == set(ODD)
+    assert purge_tasks(drive.store, purgeable) == len(ODD)
     left = {"waiting": "cancelled"}.get(state, StoredState.GONE)
     assert {drive.state(encode_id(id)) for id in ODD} == {left}
     assert drive.state("A") == {"waiting": "pending"}.get(state, state)
@@ -54,9 +54,9 @@ def test_tasks_are_purged_although_a_foreign_field_is_among_the_records(drive: D
     for field in (b"z" * 300, b"\xff", b"a b", b""):
         client.hset(drive.keys.queue("ended"), field, b"failed 1\n0@1 1 1 1 - odd slots=1\n\n")
     client.hset(drive.keys.queue("ended"), "garbled", b"\xff")
-    found = find_purgeable(drive.store, "failed")
-    assert {task.id for task in found} >= {"mine"}
-    assert purge_tasks(drive.store, found) >= 1
+    purgeable = find_purgeable(drive.store, "failed")
+    assert {task.id for task in purgeable} >= {"mine"}
+    assert purge_tasks(drive.store, purgeable) >= 1
     assert drive.state("mine") == StoredState.GONE
 
 
@@ -81,5 +81,5 @@ def test_a_long_queue_is_listed_in_its_order_page_by_page(
     for number in range(count):
         drive.submit(f"t{number}")
     for limit in (1, 20, 21, 39, 100):
-        found = [task.id for task in list_tasks(drive.store, {TaskState.WAITING}, limit)]
-        assert found == drive.index("pending")[:limit]
+        ids = [task.id for task in list_tasks(drive.store, {TaskState.WAITING}, limit)]
+        assert ids == drive.index("pending")[:limit]

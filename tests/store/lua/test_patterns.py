@@ -38,7 +38,7 @@ return 1
 
 
 def patterns() -> Iterator[tuple[str, str, str]]:
-    """(file, function, pattern) of each call with a pattern that is not plain."""
+    """Yield (file, function, pattern) of each call with a pattern that is not plain."""
     for path in sorted(lua_folder().rglob("*.lua")):
         text = re.sub(r"--.*", "", path.read_text())
         for found in FUNCTIONS.finditer(text):
@@ -50,7 +50,7 @@ def patterns() -> Iterator[tuple[str, str, str]]:
 
 
 def arguments(text: str, start: int) -> list[str]:
-    """The arguments of a call, of which the bracket is before `start`."""
+    """Return the arguments of a call, of which the bracket is before `start`."""
     depth = 1
     found = []
     at = start
@@ -84,7 +84,7 @@ CLASSES = {
 
 
 def items(pattern: str) -> list[tuple[str, bool]]:
-    """The items of a pattern: characters that each matches, and whether it is repeated
+    """Return the items of a pattern: characters that each matches, and whether it is repeated
     without end.
     """
     found = []
@@ -123,7 +123,7 @@ def of_set(text: str) -> str:
 
 
 def hostile(pattern: str, size: int) -> Iterator[str]:
-    """Texts of about this size that nearly match."""
+    """Yield texts of about this size that nearly match."""
     parts = items(pattern)
     least = [matched[0] for matched, _ in parts]
     for at, (matched, repeated) in enumerate(parts):

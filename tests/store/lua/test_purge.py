@@ -7,7 +7,7 @@ from tests.kit.driver import Driver
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled", "dead"])
-def test_only_what_is_in_the_state_that_was_seen_is_deleted(drive: Driver, state: str):
+def test_a_purge_deletes_only_tasks_still_in_the_given_state(drive: Driver, state: str):
     drive.bring(StoredState(state), "a")
     drive.submit("b")
     other = "failed" if state != "failed" else "dead"

@@ -13,12 +13,12 @@ def test_a_task_in_each_state_is_read_in_one_call(drive: Driver):
     places = {state: drive.bring(state, state) for state in reversed(StoredState)}
     drive.submit("late", delay_ms=NEVER_MS)
     before = dump(drive.store)
-    found = drive.run(drive.commands.read_tasks([*StoredState, "late", "nobody"]))
-    assert [record.id for record in found] == [*StoredState, "late", "nobody"]
-    assert [record.state for record in found] == [*StoredState, "pending", "gone"]
-    assert len({record.now_ms for record in found}) == 1
+    records = drive.run(drive.commands.read_tasks([*StoredState, "late", "nobody"]))
+    assert [record.id for record in records] == [*StoredState, "late", "nobody"]
+    assert [record.state for record in records] == [*StoredState, "pending", "gone"]
+    assert len({record.now_ms for record in records}) == 1
     assert dump(drive.store) == before
-    known = {record.state: record for record in found[: len(StoredState)]}
+    known = {record.state: record for record in records[: len(StoredState)]}
     for state in (
         StoredState.PLACED,
         StoredState.RUNNING,
@@ -33,7 +33,7 @@ def test_a_task_in_each_state_is_read_in_one_call(drive: Driver):
         None,
         "s1",
     )
-    for record in found:
+    for record in records:
         assert (record.line is None) == (record.state == "gone")
         assert (record.ended_ms is not None) == (
             record.state in ("succeeded", "failed", "cancelled", "dead")
@@ -66,7 +66,7 @@ def test_rare_fields_are_read_but_for_messages(drive: Driver):
     "text", ["", "x", "succeeded", "succeeded 1", "succeeded x\n\n\n", "\n\n\n", "\xff", "x" * 9000]
 )
 @pytest.mark.unaudited
-def test_an_end_that_is_damaged_is_one_that_says_so(drive: Driver, text: str):
+def test_a_damaged_record_of_an_end_reads_as_ended_with_a_reason(drive: Driver, text: str):
     drive.store.client.hset(drive.keys.queue("ended"), "a", text)
     status = drive.status()
     assert status.state in (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.GONE)
@@ -84,7 +84,7 @@ def test_many_tasks_are_read_in_one_call(drive: Driver, count: int):
         f"t{count - 1}",
         f"failed 1\n0@1 1 1 1 - work slots=1\n\nwhy {count}",
     )
-    found = drive.run(drive.commands.read_tasks([f"t{n}" for n in range(count)]))
-    assert [record.state for record in found] == ["gone"] * (count - 1) + ["failed"]
-    assert found[-1].why == f"why {count}"
+    records = drive.run(drive.commands.read_tasks([f"t{n}" for n in range(count)]))
+    assert [record.state for record in records] == ["gone"] * (count - 1) + ["failed"]
+    assert records[-1].why == f"why {count}"
     client.hdel(drive.keys.queue("ended"), f"t{count - 1}")

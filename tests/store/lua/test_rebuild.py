@@ -122,8 +122,8 @@ def test_a_key_of_the_queue_is_made_anew(busy: Driver, kind: str, how: str, by: 
         passes(busy, janitor)
     else:
         dry = repair_all(busy.store, dry=True)
-        found = repair_all(busy.store)
-        assert bool(dry) == bool(found)
+        repairs = repair_all(busy.store)
+        assert bool(dry) == bool(repairs)
         assert repair_all(busy.store) == []
     sound(busy, **LOST.get(kind, {}))
 
@@ -201,7 +201,7 @@ def test_a_seat_that_has_no_lease_is_repaired_before_a_lost_lease_is_put_back(bu
 
 
 @pytest.mark.parametrize("ledger", ["gpu=3", "gpu=2.5", "gpu=9"])
-def test_what_a_lost_lease_holds_is_not_offered_before_it_is_put_back(
+def test_the_slots_of_a_lost_lease_are_not_offered_before_the_lease_is_restored(
     busy: Driver, ledger: str
 ) -> None:
     client: Any = busy.store.client
@@ -214,7 +214,7 @@ def test_what_a_lost_lease_holds_is_not_offered_before_it_is_put_back(
     sound(busy)
 
 
-def test_an_id_that_no_call_takes_does_not_keep_others_from_being_repaired(busy: Driver) -> None:
+def test_an_invalid_id_does_not_stop_the_repair_of_other_tasks(busy: Driver) -> None:
     janitor = leader(busy)
     client: Any = busy.store.client
     long = "x" * (MAX_MESSAGE + 1)
@@ -225,7 +225,7 @@ def test_an_id_that_no_call_takes_does_not_keep_others_from_being_repaired(busy:
     sound(busy)
 
 
-def test_an_id_that_is_no_text_is_repaired_once(busy: Driver) -> None:
+def test_an_id_of_undecodable_bytes_is_repaired_once(busy: Driver) -> None:
     janitor = leader(busy)
     client: Any = busy.store.client
     client.hset(busy.keys.queue("tasks"), b"\xff\xfe", "garbage")
@@ -256,9 +256,7 @@ def test_a_number_of_submissions_that_went_back_is_a_loss_that_the_leader_record
 
 
 @pytest.mark.parametrize("by", ["the leader", "parsync doctor repair"])
-def test_a_true_lease_comes_back_in_the_place_of_one_whose_attempt_no_task_has(
-    busy: Driver, by: str
-) -> None:
+def test_a_true_lease_replaces_a_lease_whose_attempt_no_task_has(busy: Driver, by: str) -> None:
     client: Any = busy.store.client
     before = client.hgetall(busy.keys.partition(0, "slots"))
     client.hset(busy.keys.partition(0, "slots"), "n1/2", "ghost 1@1.s1.0 p0 n1/2 inc=1 since=1")

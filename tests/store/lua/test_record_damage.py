@@ -15,7 +15,7 @@ WRONG = {
 
 @pytest.fixture
 def running(drive: Driver) -> Driver:
-    """Task a runs on n1, incarnation 3; n2 has a higher one."""
+    """Return a driver: task a runs on n1, incarnation 3; n2 has a higher one."""
     for _ in range(3):
         drive.node()
     drive.node("n2")

@@ -21,7 +21,7 @@ def test_a_freed_slot_is_free_with_its_amounts(drive: Driver):
     )
 
 
-def test_asked_again_it_frees_nothing(drive: Driver):
+def test_a_repeated_release_frees_nothing(drive: Driver):
     drive.node("n1", 2, {"gpu": 2})
     place = drive.held("a", needs="slots=1 gpu=2")
     drive.release(place)
@@ -115,7 +115,7 @@ def test_each_lease_is_judged_by_itself(drive: Driver):
     assert drive.hash("meta")["free"] == "2"
 
 
-def test_schedulers_that_wait_hear_of_a_freed_slot_once_each_in_the_order_they_asked(drive: Driver):
+def test_waiting_schedulers_are_told_of_a_freed_slot_once_each_in_order(drive: Driver):
     drive.node("n1", 2)
     a = drive.held("a")
     b = drive.held("b", "1@2", slots=(1,))
@@ -144,7 +144,7 @@ def change(drive: Driver, word: str, note: str = "") -> Callable[[], object]:
         (("leaving", ""), ("offer", "1.0 slots=2"), 2),
     ],
 )
-def test_who_waits_hears_of_slots_that_a_change_of_a_node_opens(
+def test_a_waiting_scheduler_is_woken_when_a_change_of_a_node_opens_slots(
     drive: Driver, closing: tuple[str, str], opening: tuple[str, str], free: int
 ):
     drive.node("n1", 2)
@@ -157,7 +157,7 @@ def test_who_waits_hears_of_slots_that_a_change_of_a_node_opens(
     assert "waiters" not in drive.hash("meta")
 
 
-def test_who_waits_hears_of_a_new_node_and_of_seats_and_not_of_a_node_that_comes_back_smaller(
+def test_a_waiting_scheduler_is_woken_by_a_new_node_or_seats_but_not_by_a_node_back_with_fewer_slots(
     drive: Driver,
 ):
     drive.node("n1", 2)
@@ -170,7 +170,7 @@ def test_who_waits_hears_of_a_new_node_and_of_seats_and_not_of_a_node_that_comes
     assert drive.heard(lambda: drive.run(seats), channel) == [(channel, b"freed 0 4 2")]
 
 
-def test_who_waits_is_not_told_of_a_slot_that_nobody_may_claim(drive: Driver):
+def test_a_release_on_a_draining_node_wakes_no_waiting_scheduler(drive: Driver):
     drive.node("n1", 1)
     place = drive.held("a")
     drive.run(drive.commands.read_partition(0, waiter="s1"))

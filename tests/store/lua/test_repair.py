@@ -105,7 +105,7 @@ def test_slots_that_are_leased_together_are_freed_together(
     assert facts(pair) == []
 
 
-def test_a_lease_that_names_the_slot_of_another_is_not_released_as_what_it_was(
+def test_a_lease_damaged_to_name_another_slot_is_not_released(
     pair: Driver,
 ) -> None:
     text = pair.hash("slots")["n1/0"]
@@ -118,7 +118,7 @@ def test_a_lease_that_names_the_slot_of_another_is_not_released_as_what_it_was(
 
 
 @pytest.mark.parametrize("slots", ["0,1", "2,0", "0,0,2", "0,02", "0,2,9", "1"])
-def test_a_lead_that_names_what_cannot_be_its_own_is_no_lease(pair: Driver, slots: str) -> None:
+def test_a_lead_line_with_slots_it_cannot_hold_is_no_lease(pair: Driver, slots: str) -> None:
     text = pair.hash("slots")["n1/0"]
     write(pair, "slots", "n1/0", text.replace("n1/0,2", f"n1/{slots}"))
     pair.run(pair.commands.set_node(0, "n1", "undrain"))
@@ -151,7 +151,7 @@ def test_a_lead_that_names_what_cannot_be_its_own_is_no_lease(pair: Driver, slot
         "six 1@1 p0 n1/3 inc=1 since=1\n",
     ],
 )
-def test_what_no_reader_takes_for_a_lease_is_repaired(pair: Driver, text: str) -> None:
+def test_a_value_that_readers_reject_as_a_lease_is_repaired(pair: Driver, text: str) -> None:
     write(pair, "slots", "n1/3", text)
     damaged: list[str] = []
     pair.store.leases(0, pair.store.nodes(0).values(), damaged)
@@ -187,7 +187,7 @@ def test_a_list_of_dead_tasks_of_another_type_is_made_anew_by_the_leader(drive: 
     assert drive.state("a") == "pending"
 
 
-def test_expiries_of_another_type_are_deleted_and_what_has_expired_ends_when_it_is_taken(
+def test_expiries_of_a_wrong_type_are_deleted_and_expired_tasks_end_when_taken(
     drive: Driver,
 ) -> None:
     drive.submit("a", expiry_ms=-1)
@@ -340,7 +340,7 @@ DAMAGE = st.sampled_from(DAMAGES)
 
 
 @pytest.mark.unaudited
-def test_whatever_is_damaged_together_one_repairing_leaves_nothing_of_it(drive: Driver) -> None:
+def test_a_single_repair_clears_any_combination_of_damages(drive: Driver) -> None:
     @given(st.lists(DAMAGE, min_size=1, max_size=5))
     def one(damages: list[tuple[str, str, str]]) -> None:
         client: Any = drive.store.client
@@ -356,8 +356,8 @@ def test_whatever_is_damaged_together_one_repairing_leaves_nothing_of_it(drive: 
             client.hgetall(drive.keys.partition(0, kind)) for kind in ("nodes", "alive", "notes")
         ]
         seen = are_consistent(*hashes)
-        told = repair_partition(drive.store, 0)
-        assert told or seen, "what the leader sees is damage"
+        repairs = repair_partition(drive.store, 0)
+        assert repairs or seen, "what the leader sees is damage"
         assert facts(drive) == []
         assert repair_partition(drive.store, 0) == 0
         assert are_consistent(

@@ -57,7 +57,7 @@ def test_runs_of_a_healthy_name_write_nothing(drive: Driver):
     assert streaks(drive) == []
 
 
-def test_a_streak_has_what_others_report_that_began_to_count_after_it(drive: Driver):
+def test_a_streak_includes_reports_of_nodes_that_began_to_count_later(drive: Driver):
     first = report(drive, "n1", 0, 2, 2, length=2)
     assert (first.others, first.elsewhere) == (True, {"work": Elsewhere(0, 0)})
     report(drive, "n2", first.now_ms - 1, 9)
@@ -147,7 +147,7 @@ def test_a_line_that_is_old_or_that_no_script_writes_is_dropped(drive: Driver):
     assert [streak.node for streak in streaks(drive)] == ["n2"]
 
 
-def test_the_only_node_is_told_so(any_store):
+def test_a_report_tells_the_only_node_that_there_are_no_others(any_store):
     drive = Driver(any_store)
     drive.run(drive.commands.deal_node("n1", 1, "", 1, 1.0))
     assert not report(drive, "n1", 0, 2, 2, length=2).others

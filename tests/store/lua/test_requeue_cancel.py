@@ -56,7 +56,7 @@ def test_place_fenced_requeue(drive: Driver, state: StoredState, other: dict[str
 
 
 @pytest.mark.parametrize("state", [s for s in StoredState if s not in HELD])
-def test_requeue_touches_only_what_is_on_its_way(drive: Driver, state: StoredState):
+def test_requeue_changes_no_task_that_has_no_place(drive: Driver, state: StoredState):
     place = drive.bring(state)
     if state == StoredState.PENDING:
         drive.take()
@@ -154,7 +154,7 @@ def test_a_cancel_may_be_asked_for_again_with_a_stronger_signal(drive: Driver):
     assert drive.record("a").extra["cancel"] == "SIGKILL"
 
 
-def test_a_cancel_that_waits_for_the_end_of_the_run_may_become_one_that_does_not(drive: Driver):
+def test_a_cancel_after_the_run_may_become_a_cancel_that_ends_the_run(drive: Driver):
     drive.bring(StoredState.RUNNING)
     for how in ("after", "SIGTERM"):
         assert drive.cancel("a", how=how) == ("asked", "")

@@ -117,7 +117,7 @@ def test_a_batch_of_one_shard_is_one_call_and_a_clients_ids_are_of_one_shard(dri
     assert len(drive.commands.submit([Submission(id, "work", b"") for id in IDS]).parts) == SHARDS
 
 
-def test_what_submit_judges_by_is_in_every_shard(drive: Driver):
+def test_every_shard_has_the_offers_and_names_that_submit_checks(drive: Driver):
     drive.offer("n1", "slots=1", "work")
     for id in IDS:
         assert drive.submit(id) == "submitted"
@@ -154,8 +154,8 @@ def test_lists_and_selections_are_of_all_shards(drive: Driver):
     drive.run(drive.commands.start(places))
     assert sorted(find_selected(drive.store, Selection("running"))) == sorted(IDS)
     drive.run(drive.commands.finish([(place, "failed", "") for place in places]))
-    found = find_purgeable(drive.store, "failed")
-    assert (len(found), purge_tasks(drive.store, found)) == (12, 12)
+    purgeable = find_purgeable(drive.store, "failed")
+    assert (len(purgeable), purge_tasks(drive.store, purgeable)) == (12, 12)
     assert purge_tasks(drive.store, find_purgeable(drive.store)) == 1
 
 
@@ -185,7 +185,7 @@ def test_the_leader_raises_the_numbers_of_all_shards_to_one_level(drive: Driver)
 
 
 @pytest.mark.unaudited
-def test_a_damaged_number_of_submissions_lifts_no_other_shard_and_is_told(drive: Driver):
+def test_a_damaged_number_of_submissions_changes_no_other_shard_and_is_reported(drive: Driver):
     drive.submit("t0")
     first, second, *_ = drive.keys.queues("meta")
     drive.store.client.hset(first, "submitted", 999_999_999_000)
@@ -223,12 +223,12 @@ def test_a_task_in_a_shard_that_is_not_its_own_is_named_by_the_audit_with_the_re
     assert audit(drive.store) == []
     drive.keys.shards = 3
     moved = [id for id in IDS if shard_of(id, SHARDS) != shard_of(id, 3)]
-    found = audit(drive.store)
-    assert [any(f"task {id} is in shard q" in fact for fact in found) for id in IDS] == [
+    findings = audit(drive.store)
+    assert [any(f"task {id} is in shard q" in fact for fact in findings) for id in IDS] == [
         id in moved for id in IDS
     ]
     assert submit(drive, *moved) == ["submitted"] * len(moved)
-    for id, fact in zip(sorted(moved), sorted(found), strict=True):
+    for id, fact in zip(sorted(moved), sorted(findings), strict=True):
         assert "; submit it again (the same id is safe), then " in fact
         if shard_of(id, SHARDS) == 3:
             assert fact.endswith("delete the keys of q3, which no process uses")
@@ -241,7 +241,7 @@ def test_a_task_in_a_shard_that_is_not_its_own_is_named_by_the_audit_with_the_re
     assert audit(drive.store) == []
 
 
-def test_what_is_taken_in_a_shard_that_is_not_its_own_is_removed_where_it_is(drive: Driver):
+def test_a_task_taken_from_a_wrong_shard_is_removed_from_that_shard(drive: Driver):
     duty = SchedulerDuty(drive.store, lease_s=1)
     for attempt in (b"x", b"\xff", b"1@1.gone.0"):
         drive.store.client.hset(drive.keys.queue("taken", 1), id_in_shard(2, SHARDS), attempt)
@@ -320,7 +320,7 @@ def test_a_submission_by_another_number_of_shards_changes_nothing_and_is_repeate
         assert client.status("t1").state == "waiting"
 
 
-def test_a_scheduler_does_not_leave_tasks_where_it_would_not_look(server: EmbeddedServer):
+def test_a_scheduler_refuses_a_number_of_shards_that_leaves_tasks_unread(server: EmbeddedServer):
     with ParsyncClient(settings_of(server)) as early:
         early.submit("work", id="t1")
         with pytest.raises(

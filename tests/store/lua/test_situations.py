@@ -472,7 +472,7 @@ def could_not_begin(drive: Driver) -> None:
 
 @pytest.fixture
 def cluster(store: Store) -> Driver:
-    """A cluster with a scheduler that is alive."""
+    """Return a cluster with a scheduler that is alive."""
     settings = Settings(url=f"redis://{store.address}/0", cluster=store.keys.cluster, partitions=1)
     join_cluster(store, settings, create=True)
     drive = Driver(store)
@@ -485,20 +485,20 @@ def asked(drive: Driver) -> Explanation:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_what_is_told_of_a_task_is_true_and_its_remedy_helps(cluster: Driver, name: str) -> None:
+def test_the_explanation_of_a_task_is_true_and_its_remedy_works(cluster: Driver, name: str) -> None:
     scene = SCENES[name]
     came = scene.come(cluster)
-    found = asked(cluster)
-    assert scene.why in found.why
-    assert scene.not_told not in found.why
-    assert scene.remedies in (None, tuple(found.remedies))
-    assert found.ahead == scene.ahead
-    assert found.outlook is scene.outlook
+    explanation = asked(cluster)
+    assert scene.why in explanation.why
+    assert scene.not_told not in explanation.why
+    assert scene.remedies in (None, tuple(explanation.remedies))
+    assert explanation.ahead == scene.ahead
+    assert explanation.outlook is scene.outlook
     if scene.do is not None:
         scene.do(cluster, came)
-        found = asked(cluster)
-        assert (found.outlook, found.remedies) == (Outlook.NOW, ()), found
-        assert "has room" in found.why
+        explanation = asked(cluster)
+        assert (explanation.outlook, explanation.remedies) == (Outlook.NOW, ()), explanation
+        assert "has room" in explanation.why
 
 
 def test_a_holder_that_has_ended_is_neither_named_nor_forecast(cluster: Driver) -> None:

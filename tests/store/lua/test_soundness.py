@@ -92,7 +92,7 @@ def test_pieces_tell_several_damages_as_the_whole_does(drive: Driver) -> None:
 @pytest.mark.unaudited
 @pytest.mark.parametrize("kind", [kind for kind in PARTITION_KINDS if kind != "events"])
 @pytest.mark.parametrize("damage", ["deleted", "other type"])
-def test_pieces_tell_a_key_that_is_gone_or_of_another_type(
+def test_the_audit_in_pieces_detects_a_missing_key_or_a_wrong_type(
     drive: Driver, kind: str, damage: str
 ) -> None:
     cluster(drive)
@@ -103,7 +103,7 @@ def test_pieces_tell_a_key_that_is_gone_or_of_another_type(
     assert not is_sound(drive.store, 0)
 
 
-def test_a_pass_rests_four_times_as_long_as_a_call_took_until_its_time_is_over() -> None:
+def test_a_pass_pauses_four_times_the_length_of_each_call_until_its_deadline() -> None:
     now = [10.0]
     rests = list[float]()
     pacer = PacedCalls(lambda: now[0], 10.5, rests.append)

@@ -31,13 +31,13 @@ def test_a_submitted_task_is_pending_with_its_message(drive: Driver):
     assert drive.message("a") == b"\x00\xff{}"
 
 
-def test_an_id_is_one_task_however_often_it_is_submitted(drive: Driver):
+def test_repeated_submits_of_the_same_id_make_a_single_task(drive: Driver):
     drive.submit("a", message=b"first")
     again = drive.commands.submit([Submission("a", "other", b"second")])
     assert drive.unchanged_by(again) == ["exists"]
 
 
-def test_an_id_twice_in_one_call_is_one_task(drive: Driver):
+def test_the_same_id_twice_in_a_call_makes_a_single_task(drive: Driver):
     twice = [Submission("a", "work", b"1"), Submission("a", "work", b"2")]
     assert drive.run(drive.commands.submit(twice)) == ["submitted", "exists"]
     assert drive.index("pending") == ["a"]
@@ -104,7 +104,7 @@ def test_before_any_node_everything_may_be_feasible(drive: Driver):
     assert drive.submit("a", {"slots": 100}) == "submitted"
 
 
-def test_what_was_feasible_is_judged_anew_when_the_nodes_change(drive: Driver):
+def test_feasibility_is_judged_anew_after_the_nodes_change(drive: Driver):
     drive.run(drive.commands.offer("n1", "slots=2"))
     assert drive.submit("a", {"slots": 2}) == "submitted"
     drive.run(drive.commands.offer("n1", "slots=1"))
@@ -121,7 +121,7 @@ def test_an_offer_that_is_known_already_changes_nothing(drive: Driver):
     assert drive.unchanged_by(call) == 0
 
 
-def test_a_running_attempt_says_what_its_id_does_next(drive: Driver):
+def test_a_running_attempt_submits_the_successor_of_its_id(drive: Driver):
     place = drive.bring(StoredState.RUNNING)
     assert (
         drive.submit("a", {"slots": 2}, name="other", message=b"next", after=place.attempt)
@@ -136,7 +136,7 @@ def test_a_running_attempt_says_what_its_id_does_next(drive: Driver):
     )
 
 
-def test_only_the_current_attempt_and_only_while_it_runs_says_what_is_next(drive: Driver):
+def test_only_the_current_running_attempt_submits_a_successor(drive: Driver):
     place = drive.bring(StoredState.PLACED)
     after = drive.commands.submit([Submission("a", "work", b"next", after=place.attempt)])
     assert drive.unchanged_by(after) == ["stale"]
@@ -147,7 +147,7 @@ def test_only_the_current_attempt_and_only_while_it_runs_says_what_is_next(drive
     assert drive.unchanged_by(after) == ["stale"]
 
 
-def test_what_a_lost_run_wanted_next_is_lost_with_it(drive: Driver):
+def test_a_lost_run_loses_its_successor(drive: Driver):
     """The successor that a lost run submitted is removed: otherwise the success of the next attempt would start it."""
     place = drive.bring(StoredState.RUNNING)
     assert drive.submit("a", message=b"next", after=place.attempt) == "next"
@@ -284,7 +284,7 @@ def test_the_same_publish_again_is_the_same_life(drive: Driver, state: StoredSta
     assert drive.unchanged_by(repeat) == ["exists"]
 
 
-def test_a_publish_of_a_running_id_is_what_it_does_next_whether_or_not_its_run_is_lost(
+def test_a_publish_of_a_running_id_is_its_successor_even_if_the_run_is_lost(
     drive: Driver,
 ):
     place = drive.bring(StoredState.RUNNING)
@@ -308,7 +308,7 @@ WAITING = [StoredState.PENDING, StoredState.TAKEN, StoredState.PLACED]
 
 
 @pytest.mark.parametrize("state", WAITING)
-def test_a_publish_of_an_id_that_waits_for_its_first_run_is_that_task(
+def test_a_publish_of_an_id_before_its_first_run_is_the_same_task(
     drive: Driver, state: StoredState
 ):
     drive.bring(state)
@@ -318,7 +318,7 @@ def test_a_publish_of_an_id_that_waits_for_its_first_run_is_that_task(
 
 
 @pytest.mark.parametrize("state", WAITING)
-def test_a_publish_of_an_id_that_waits_again_after_a_lost_run_is_what_it_does_next(
+def test_a_publish_of_an_id_that_waits_after_a_lost_run_is_its_successor(
     drive: Driver, state: StoredState
 ):
     """A task was replaced by a chain, its run was lost, and the chain's last step comes before the
@@ -350,7 +350,7 @@ def test_a_chain_does_not_go_on_where_its_last_step_was_cancelled(drive: Driver)
     assert drive.submit("a", message=b"published by hand", publication="c7") == "submitted"
 
 
-def test_a_new_life_that_no_node_could_hold_leaves_the_old_one(drive: Driver):
+def test_an_infeasible_new_life_keeps_the_old_record(drive: Driver):
     drive.bring(StoredState.DEAD)
     drive.offer("n1", "slots=2", "work")
     refused = Submission("a", "work", b"", TaskOptions.of({"slots": 9}), publication="c1")
@@ -383,7 +383,7 @@ def test_names_are_forgotten_with_the_last_node_that_knew_them(drive: Driver):
     assert not drive.store.client.exists(drive.keys.queue("names"), drive.keys.queue("apps"))
 
 
-def test_the_newest_app_is_that_which_was_registered_last(drive: Driver):
+def test_the_newest_app_is_the_last_registered_app(drive: Driver):
     directory = Directory(drive.store)
     assert directory.read().declared(["train"]) == {}
     for node, gpus in (("n1", 1), ("n2", 2), ("n1", 1)):
@@ -395,7 +395,7 @@ def test_the_newest_app_is_that_which_was_registered_last(drive: Driver):
     assert declared == {"train": {"resources": {"gpu": 2}}, "only.1": None, "only.2": None}
 
 
-def test_a_queue_that_nobody_consumes_yet_is_no_reason_to_refuse_a_task(drive: Driver):
+def test_a_task_for_a_queue_without_consumers_is_accepted(drive: Driver):
     drive.offer("n1", "slots=2", "work")
     task = Submission("a", "work", b"", TaskOptions.of({"slots": 2}, "video"))
     assert drive.run(drive.commands.submit([task])) == ["submitted"]
@@ -417,7 +417,7 @@ def test_a_refusal_speaks_only_of_nodes_that_know_the_name_and_never_of_the_queu
     assert "video" not in why
 
 
-def test_what_was_made_from_other_apps_is_not_submitted(drive: Driver):
+def test_a_task_made_from_outdated_app_declarations_is_not_submitted(drive: Driver):
     directory = Directory(drive.store)
     before = directory.read()
     drive.offer("n1", "slots=2", "work")
@@ -433,7 +433,7 @@ def test_what_was_made_from_other_apps_is_not_submitted(drive: Driver):
 
 
 @pytest.mark.parametrize("stamp", ["", "damaged", "9" * 400, "12"])
-def test_apps_get_a_stamp_that_they_never_had(drive: Driver, stamp: str):
+def test_apps_get_a_stamp_that_was_never_used_before(drive: Driver, stamp: str):
     """A server that lost writes must not come to a stamp that a client has of other apps, so it is
     a time.
     """
@@ -443,7 +443,7 @@ def test_apps_get_a_stamp_that_they_never_had(drive: Driver, stamp: str):
     assert int(Directory(drive.store).read().stamps[0].split(".")[0]) >= before
 
 
-def test_a_server_that_lost_writes_and_whose_clock_was_set_back_has_another_stamp_for_other_apps(
+def test_a_server_with_lost_writes_and_an_earlier_clock_gives_other_apps_a_new_stamp(
     drive: Driver,
 ):
     stamps = set()

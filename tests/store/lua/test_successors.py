@@ -148,7 +148,7 @@ def test_a_submit_that_meets_damage_has_written_no_successor(drive: Driver, kind
     assert dump(drive.store) == before
 
 
-def test_a_line_says_that_a_run_of_its_message_had_begun_until_another_message_takes_its_place(
+def test_a_task_line_keeps_the_mark_of_a_begun_run_until_its_message_is_replaced(
     drive: Driver,
 ):
     """A worker tells Celery by it what a broker tells: that the message was delivered before."""

@@ -38,7 +38,7 @@ def test_a_task_of_a_superseded_process_may_end_until_its_lease_is_over(drive: D
     assert drive.hash("slots") == {}
 
 
-def test_what_a_superseded_process_ran_goes_back_after_a_lease_also_if_others_supersede_it_again(
+def test_tasks_of_a_superseded_process_return_after_a_lease_despite_further_registrations(
     drive: Driver,
 ) -> None:
     running(drive, "a", "n1")

@@ -42,7 +42,7 @@ def test_every_take_is_an_attempt_that_was_never_given_out_before(drive: Driver)
         drive.run(drive.commands.give_back("s1", [("a", attempt, "", "")]))
 
 
-def test_what_the_taker_drew_ends_the_attempt_and_counts_nothing(drive: Driver):
+def test_the_salt_of_the_scheduler_ends_the_attempt_and_changes_no_count(drive: Driver):
     drive.submit("a")
     for number, salt in ((1, ".482913"), (2, ".0"), (3, ".7")):
         (task,) = drive.run(drive.taking(limit=1, salt=salt)).tasks
@@ -192,7 +192,7 @@ def test_give_back_touches_only_what_is_taken(drive: Driver):
     assert drive.unchanged_by(drive.commands.give_back("s1", rows)) == ["stale"] * 3
 
 
-def test_what_a_lost_scheduler_has_goes_back_whatever_its_attempt(drive: Driver):
+def test_the_taken_tasks_of_a_lost_scheduler_go_back_whatever_their_attempts(drive: Driver):
     drive.taken("a")
     assert drive.run(drive.commands.give_back("s1", [("a", "", "", "")])) == ["pending"]
 
@@ -236,17 +236,19 @@ def waiters(drive: Driver) -> str:
     return (waiters or b"").decode()
 
 
-def test_who_finds_nothing_waits_once_and_in_the_order_in_which_it_began(drive: Driver):
+def test_a_scheduler_that_takes_nothing_enters_the_waiting_list_once_and_keeps_its_place(
+    drive: Driver,
+):
     drive.wait("s1", "s2", "s1")
     assert waiters(drive) == "s1 s2"
     assert drive.unchanged_by(drive.commands.take("s2", waits="wait")).tasks == []
 
 
-def test_who_does_not_want_to_wait_changes_nothing(drive: Driver):
+def test_a_take_that_does_not_wait_changes_nothing(drive: Driver):
     assert drive.unchanged_by(drive.commands.take("s1")).tasks == []
 
 
-def test_who_is_told_of_changes_waits_for_the_next(drive: Driver):
+def test_a_scheduler_told_of_changes_waits_for_the_next_change(drive: Driver):
     drive.submit("a")
     took = drive.run(drive.commands.take("s1", waits="wait"))
     assert (took.tasks, took.changes) == ([], [("work slots=1", "1 9000000000001 9000000000001")])
@@ -255,11 +257,13 @@ def test_who_is_told_of_changes_waits_for_the_next(drive: Driver):
 
 def heard_by(drive: Driver, do: Callable[[], object], *names: str) -> list[str]:
     """Return which of these schedulers are woken, in turn, while something is done."""
-    said = drive.heard(do, *(f"{drive.keys.wakes()}:{name}" for name in names))
-    return [channel.rpartition(":")[2] for channel, _ in said]
+    messages = drive.heard(do, *(f"{drive.keys.wakes()}:{name}" for name in names))
+    return [channel.rpartition(":")[2] for channel, _ in messages]
 
 
-def test_a_kind_that_begins_to_wait_wakes_one_and_one_that_waits_already_none(drive: Driver):
+def test_a_newly_waiting_kind_wakes_one_scheduler_and_an_already_waiting_kind_wakes_none(
+    drive: Driver,
+):
     drive.wait("s1", "s2", "s3")
     assert heard_by(drive, lambda: drive.submit("a"), "s1", "s2", "s3") == ["s3"]
     drive.wait("s3")
@@ -267,7 +271,7 @@ def test_a_kind_that_begins_to_wait_wakes_one_and_one_that_waits_already_none(dr
     assert heard_by(drive, lambda: drive.submit("c", {"slots": 2}), "s1", "s2", "s3") == ["s3"]
 
 
-def test_a_take_may_wake_another_and_never_itself(drive: Driver):
+def test_a_take_may_wake_another_scheduler_but_never_its_own(drive: Driver):
     drive.wait("s1", "s2")
     for id in "ab":
         drive.submit(id)
@@ -277,7 +281,7 @@ def test_a_take_may_wake_another_and_never_itself(drive: Driver):
     assert waiters(drive) == "", "s2 was passed over, and will ask anew"
 
 
-def test_who_gives_back_wakes_nobody(drive: Driver):
+def test_a_scheduler_that_gives_back_tasks_wakes_no_scheduler(drive: Driver):
     drive.taken("a")
     drive.wait("s2")
     assert (
@@ -288,7 +292,7 @@ def test_who_gives_back_wakes_nobody(drive: Driver):
     )
 
 
-def test_the_dead_among_those_who_wait_cost_a_wake_up_little_and_leave(drive: Driver):
+def test_wake_ups_remove_dead_schedulers_from_the_waiting_list(drive: Driver):
     dead = [f"dead-{number:03d}" for number in range(40)]
     drive.wait("s1", *dead[:15])
     drive.wait("s1")
@@ -304,7 +308,7 @@ def test_the_dead_among_those_who_wait_cost_a_wake_up_little_and_leave(drive: Dr
     assert waiters(drive).split() == dead[:25], "nobody heard: it and 15 leave"
 
 
-def test_the_list_of_those_who_wait_is_bounded_and_the_oldest_leave(drive: Driver):
+def test_the_list_of_waiting_schedulers_is_bounded_and_drops_its_oldest(drive: Driver):
     names = [f"{'x' * 90}-{number}" for number in range(60)]
     drive.wait(*names)
     left = waiters(drive).split()
@@ -319,7 +323,7 @@ def test_the_list_of_those_who_wait_is_bounded_and_the_oldest_leave(drive: Drive
     assert waiters(drive) == "y" * 128
 
 
-def test_who_finds_only_what_has_ended_takes_nothing(drive: Driver):
+def test_a_take_that_meets_only_ended_tasks_takes_nothing(drive: Driver):
     drive.submit("a", expiry_ms=0)
     drive.submit("b")
     drive.store.client.hset(

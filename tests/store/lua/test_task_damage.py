@@ -107,7 +107,7 @@ def test_a_run_that_has_no_line_ends_as_it_likes(drive: Driver, line: str):
     "state",
     [state for state in StoredState if state not in (StoredState.GONE, StoredState.SUCCEEDED)],
 )
-def test_a_task_without_a_line_is_one_that_people_see_cancel_and_repair(
+def test_people_can_see_cancel_and_repair_a_task_without_a_line(
     drive: Driver, state: StoredState, line: str
 ):
     drive.bring(state)
@@ -124,7 +124,7 @@ def test_a_task_without_a_line_is_one_that_people_see_cancel_and_repair(
 @pytest.mark.parametrize(
     "odd", ["inc=01", "inc=1 GPU=1", "since=0123", "n1/0,0", "n1/00", "started=x", "p00"]
 )
-def test_what_no_reader_takes_for_a_place_is_none_for_the_repair_either(drive: Driver, odd: str):
+def test_the_repair_rejects_a_place_that_readers_reject(drive: Driver, odd: str):
     place = drive.bring(StoredState.RUNNING)
     mend = {
         "inc": " inc=1",
@@ -213,7 +213,7 @@ def test_a_task_whose_place_is_damaged_waits_again(drive: Driver, run: str):
     assert (drive.index("running"), drive.index("pending")) == ([], ["a"])
 
 
-def test_a_task_without_a_message_starts_with_none_and_its_worker_says_so(drive: Driver):
+def test_a_task_without_a_message_starts_with_an_empty_message(drive: Driver):
     place = drive.bring(StoredState.TAKEN)
     drive.store.client.hdel(drive.keys.queue("messages"), "a")
     assert drive.run(drive.commands.start([place])) == [("ok", b"")]
@@ -245,7 +245,7 @@ def test_a_delayed_task_is_sound(drive: Driver):
 @pytest.mark.dealt
 @pytest.mark.parametrize("state", [state for state in StoredState if state != StoredState.PENDING])
 @pytest.mark.parametrize("index", ["pending", "later", "dead"])
-def test_a_task_that_is_listed_once_too_often_stays_what_it_is(
+def test_a_task_in_an_additional_list_keeps_its_state(
     drive: Driver, state: StoredState, index: str
 ):
     if state == StoredState.DEAD == index:
@@ -295,7 +295,7 @@ def test_of_a_task_that_is_taken_and_runs_the_run_stays(drive: Driver):
     assert drive.finish(place) == "ok"
 
 
-def test_what_is_listed_and_nobody_knows_is_gone(drive: Driver):
+def test_a_listed_task_without_a_record_is_gone(drive: Driver):
     """A leader may look at a task that it read as placed, and that has ended and whose record has expired since."""
     for word in ("gone", "failed"):
         drive.store.client.zadd(drive.keys.queue("later"), {"a": 1})

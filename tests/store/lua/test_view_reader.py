@@ -10,7 +10,7 @@ from tests.kit.driver import Driver
 
 
 @pytest.mark.unaudited
-def test_it_shows_each_change_as_a_first_reading_does(drive: Driver):
+def test_the_reader_shows_each_change_like_a_first_read(drive: Driver):
     reader = ViewReader()
     commands = drive.commands
 
@@ -52,7 +52,7 @@ def test_it_shows_each_change_as_a_first_reading_does(drive: Driver):
     check("a node is gone")
 
 
-def test_it_keeps_the_view_of_a_node_about_which_nothing_has_changed(drive: Driver):
+def test_the_reader_keeps_the_view_of_an_unchanged_node(drive: Driver):
     drive.run(drive.commands.configure({"partitions": 1}))
     for name in ("n1", "n2"):
         drive.node(name, 8)

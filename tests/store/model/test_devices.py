@@ -55,8 +55,8 @@ def test_the_scripts_hand_out_the_devices_that_the_definition_says(
         texts = [(amounts_text(left.items()), needs.asked) for (_, left), needs in pairs]
         expected = []
         for (_, left), needs in pairs:
-            held = hold(left, needs.amounts)
-            expected.append("no" if held is None else f"yes {amounts_text(sorted(held.items()))}")
+            taken = hold(left, needs.amounts)
+            expected.append("no" if taken is None else f"yes {amounts_text(sorted(taken.items()))}")
         for client in clients:
             answers = client.eval(SCRIPT, 0, *(text for pair in texts for text in pair))
             assert [answer.decode() for answer in answers] == expected, client
@@ -85,10 +85,10 @@ def test_the_view_has_just_the_seats_that_commit_would_give(
         rest = dict(rest)
         free = offer.slots
         while all(rule.admits(offer, needs) for rule in PLACEMENT_RULES) and free >= needs.slots:
-            held = hold(rest, needs.amounts)
-            if held is None:
+            taken = hold(rest, needs.amounts)
+            if taken is None:
                 break
-            for name, amount in held.items():
+            for name, amount in taken.items():
                 rest[name] = rest.get(name, undeclared(name)) - amount
             free -= needs.slots
             expected.append(at)
@@ -105,16 +105,16 @@ def test_the_view_has_just_the_seats_that_commit_would_give(
 
 
 @given(NODES, NEEDS)
-def test_what_a_task_holds_is_whole_devices_or_shares_of_one(
+def test_a_task_holds_whole_devices_or_shares_of_one_device(
     node: tuple[Resources, dict[str, int]], needs: Resources
 ) -> None:
     _, left = node
-    held = hold(left, needs.amounts)
-    if held is None:
+    taken = hold(left, needs.amounts)
+    if taken is None:
         return
-    assert all(left.get(name, undeclared(name)) >= amount for name, amount in held.items())
-    for kind in {kind_of(name) for name in held if "@" in name}:
-        shares = [amount for name, amount in held.items() if name.startswith(f"{kind}@")]
+    assert all(left.get(name, undeclared(name)) >= amount for name, amount in taken.items())
+    for kind in {kind_of(name) for name in taken if "@" in name}:
+        shares = [amount for name, amount in taken.items() if name.startswith(f"{kind}@")]
         assert shares == [1000] * len(shares) or (len(shares) == 1 and 0 < shares[0] < 1000)
 
 

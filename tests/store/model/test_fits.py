@@ -108,14 +108,16 @@ return answers
 
 
 @given(st.lists(OFFERS, max_size=6), NEEDS)
-def test_many_nodes_at_once_fit_as_each_does(offers: list[Resources], needs: Resources) -> None:
+def test_many_nodes_checked_at_once_fit_like_each_checked_alone(
+    offers: list[Resources], needs: Resources
+) -> None:
     nodes = [
         Node(f"n{at}", "up", 1, False, 4 * at, 4, 1.0, offer) for at, offer in enumerate(offers)
     ]
     assert Offers(nodes).fitting(needs, None).tolist() == [fits(offer, needs) for offer in offers]
 
 
-def test_what_fits_for_the_view_fits_for_the_scripts(every_store: list[Store]):
+def test_the_view_and_the_scripts_agree_on_which_nodes_fit(every_store: list[Store]):
     clients: list[Any] = [store.client for store in every_store]
 
     @settings(max_examples=300)

@@ -43,7 +43,7 @@ def test_a_histogram_is_read_as_it_was_written(many_ms: list[float]) -> None:
 @pytest.mark.parametrize(
     "text", ["", "odd", "1 2", "1 2:", "1 2:3,", "-1 2:3", "1 2:3 ", "nan 2:3", "1 2:-3"]
 )
-def test_what_is_no_histogram_has_nothing(text: str) -> None:
+def test_a_malformed_histogram_reads_as_empty(text: str) -> None:
     assert TimeHistogram.of(text).count == 0
 
 
@@ -51,7 +51,7 @@ def test_an_octave_that_there_is_not_counts_as_the_last() -> None:
     assert TimeHistogram.of("5 999:2").octaves[OCTAVES] == 2
 
 
-def test_what_came_since_is_the_difference_or_all_if_it_began_again() -> None:
+def test_the_counts_since_a_histogram_are_the_difference_or_all_after_a_restart() -> None:
     assert histogram(1, 5, 5).since(histogram(5)) == histogram(1, 5)
     assert histogram(1).since(histogram(5, 5)) == histogram(1)
 
@@ -65,7 +65,7 @@ def test_names_are_read_as_they_were_written() -> None:
     assert read_named_times("") == read_named_times("odd") == {}
 
 
-def test_the_most_used_names_have_histograms_and_the_others_one_together() -> None:
+def test_the_most_used_names_have_their_own_histograms_and_all_other_names_share_one() -> None:
     times = NamedTimes()
     for number in range(TOP_NAMES + 10):
         for _ in range(1 + number):
@@ -75,11 +75,11 @@ def test_the_most_used_names_have_histograms_and_the_others_one_together() -> No
     times.choose()
     times.add("n29", 1)
     times.add("n00", 1)
-    found = times.by_name()
-    assert sorted(found.keys() - {OTHER_NAMES}) == [f"n{number}" for number in range(10, 30)]
-    assert found["n29"] == histogram(1), "what came before it was chosen is in the others"
-    assert found["n15"] == before["n15"], "one that stays goes on"
-    assert found[OTHER_NAMES].count == before[OTHER_NAMES].count + 1
+    by_name = times.by_name()
+    assert sorted(by_name.keys() - {OTHER_NAMES}) == [f"n{number}" for number in range(10, 30)]
+    assert by_name["n29"] == histogram(1), "what came before it was chosen is in the others"
+    assert by_name["n15"] == before["n15"], "one that stays goes on"
+    assert by_name[OTHER_NAMES].count == before[OTHER_NAMES].count + 1
 
 
 def test_many_names_that_come_once_take_no_room() -> None:

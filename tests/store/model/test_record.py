@@ -57,8 +57,8 @@ def script(*names: str) -> Callable[[Any, str, list[str]], Any]:
     )
 
     def call(client: Any, code: str, args: list[str]) -> Any:
-        found = client.eval(f"{head}\n{code}", 0, *args)
-        return [word.decode() for word in found] if isinstance(found, list) else found
+        reply = client.eval(f"{head}\n{code}", 0, *args)
+        return [word.decode() for word in reply] if isinstance(reply, list) else reply
 
     return call
 
@@ -74,14 +74,14 @@ def the_same(client: Any, line: str) -> None:
         "for i = 2, #ARGV do found[#found + 1] = option(l, ARGV[i]) or '' end\n"
         "return found"
     )
-    found = script("task/line")(client, code, [line, *OPTIONS])
+    reply = script("task/line")(client, code, [line, *OPTIONS])
     try:
         known = TaskLine.of(line)
     except ValueError:
-        assert found is None, line
+        assert reply is None, line
         return
-    assert found is not None, line
-    mark, takes, life, order, ready, submitted, kind, again, *options = found
+    assert reply is not None, line
+    mark, takes, life, order, ready, submitted, kind, again, *options = reply
     assert (mark == "+", int(takes), int(life), int(order)) == (
         known.marked,
         known.takes,
@@ -134,9 +134,9 @@ def test_an_option_is_set_changed_and_taken_out(any_store: Store) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_is_split_the_same(any_store: Store, kind: str) -> None:
-    found = script("task/line")(any_store.client, "return {split_kind(ARGV[1])}", [kind])
+    reply = script("task/line")(any_store.client, "return {split_kind(ARGV[1])}", [kind])
     known = split_kind(kind)
-    assert found == [known.name, known.needs, known.strategy]
+    assert reply == [known.name, known.needs, known.strategy]
 
 
 def test_a_run_is_the_same_for_the_scripts(any_store: Store) -> None:
@@ -151,9 +151,9 @@ def test_a_run_is_the_same_for_the_scripts(any_store: Store) -> None:
         run = run if damage is None else damaged(run, *damage)
         place, started_ms = read_run(run)
         if place is not None:
-            found = script("task/line")(any_store.client, code, [run])
-            assert found == [place.text, run.partition(" started=")[2], place.attempt]
-            assert started_ms == (int(found[1]) if found[1] else None)
+            reply = script("task/line")(any_store.client, code, [run])
+            assert reply == [place.text, run.partition(" started=")[2], place.attempt]
+            assert started_ms == (int(reply[1]) if reply[1] else None)
 
     one()
 
@@ -172,10 +172,10 @@ def test_a_successor_reads_back_what_was_written(any_store: Store) -> None:
         st.sampled_from(KINDS),
     )
     def one(priority: int, due: str, options: str, kind: str) -> None:
-        found = script("task/line", "task/successor")(
+        reply = script("task/line", "task/successor")(
             any_store.client, code, [f"{priority} {due} {options} {kind}"]
         )
-        assert found == [str(priority), due.strip("-"), options, kind]
+        assert reply == [str(priority), due.strip("-"), options, kind]
 
     one()
 

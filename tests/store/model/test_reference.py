@@ -47,7 +47,7 @@ class SideBySide(PartitionRules):
 
     @initialize(offer=OFFERS, other=OFFERS)
     def nodes_and_some_tasks(self, offer, other):
-        """Nothing happens to the third node, so that most tasks can run there."""
+        """Register nodes; nothing happens to the third node, so that most tasks can run there."""
         self.register_node(0, "n1", 0, offer)
         self.register_node(0, "n2", 0, other)
         self.register_node(0, "n3", 0, Resources.of(9, {"gpu": 3, "mem": 7}, {"zone": "a"}))
@@ -175,9 +175,9 @@ class SideBySide(PartitionRules):
             elif before:
                 for how in data.draw(st.permutations(["SIGTERM", "after"]), "how"):
                     self.both(self.commands.cancel([id], how=how))
-            asked = TaskOptions.of(data.draw(NEEDS, "options"), "q" if publication else "")
+            options = TaskOptions.of(data.draw(NEEDS, "options"), "q" if publication else "")
             next = Submission(
-                id, "f", b"next" + publication.encode(), asked, delay, after, expiry, publication
+                id, "f", b"next" + publication.encode(), options, delay, after, expiry, publication
             )
             self.both(self.commands.submit([next, next]))
             if data.draw(st.booleans(), "ends"):
@@ -186,15 +186,17 @@ class SideBySide(PartitionRules):
 
     def commit_where_it_fits(self, id, attempt, needs):
         """Claim the first free slots, wherever they are; or free some of the third node."""
-        asked = parse_needs(needs)
+        resources = parse_needs(needs)
         for p, partition in self.reference.partitions.items():
             for node in partition.nodes.values():
                 free = [slot for slot in range(node.span) if partition.is_free(node, slot)]
-                if len(free) >= asked.slots and all(
-                    node.amounts_left.get(name, 0) >= amount for name, amount in asked.amounts
+                if len(free) >= resources.slots and all(
+                    node.amounts_left.get(name, 0) >= amount for name, amount in resources.amounts
                 ):
                     self.claim(
-                        self.a_claim(id, attempt, p, node.name, tuple(free[: asked.slots]), needs)
+                        self.a_claim(
+                            id, attempt, p, node.name, tuple(free[: resources.slots]), needs
+                        )
                     )
                     return
         if held := [
@@ -389,7 +391,7 @@ class SideBySide(PartitionRules):
 
     @rule(id=IDS, times=st.sampled_from([1, 1, 2, 3]), data=st.data())
     def rotate(self, id, times, data):
-        """A task ends and half the retention passes; rare fields last no longer than the oldest
+        """End a task and let half the retention pass; rare fields last no longer than the oldest
         generation.
         """
         if place := self.until_it_runs(id, data):
@@ -413,7 +415,7 @@ class SideBySide(PartitionRules):
 
     @rule(shard=st.integers(0, 2), level=st.sampled_from([0, 5, 300]))
     def align(self, shard, level):
-        """The leader lets the shards count alike."""
+        """Let the leader align the counts of the shards."""
         shards = self.store.keys.shards
         self.both(self.commands.align(shard % shards, shards, shards, level))
 
@@ -429,7 +431,9 @@ STEPS = int(os.environ.get("PARSYNC_TEST_STEPS", "50"))
 
 @pytest.mark.unaudited  # see SideBySide.teardown
 @pytest.mark.parametrize("shards", [1, 3])
-def test_the_scripts_do_what_the_reference_says(any_store: Store, server_kind: str, shards: int):
+def test_the_scripts_behave_like_the_reference_store(
+    any_store: Store, server_kind: str, shards: int
+):
     any_store.keys.shards = shards
     """The examples are the same on each server; so most of them run on the first one."""
     examples = (
@@ -459,7 +463,7 @@ WITHOUT_TWIN = {
 """Verbs about damage, losses, run times and failures, of which the store in memory has none."""
 
 
-def test_every_other_script_has_its_twin_in_the_reference():
+def test_every_remaining_script_has_a_twin_in_the_reference_store():
     homes = (Queue, Partition, Cluster)
     lacking = {
         script.verb

@@ -67,5 +67,5 @@ class Cluster(RuleBasedStateMachine):
         self.both(self.commands.configure(settings))
 
 
-def test_the_scripts_of_the_cluster_do_what_the_reference_says(any_store: Store):
+def test_the_scripts_of_the_cluster_behave_like_the_reference_store(any_store: Store):
     run_state_machine_as_test(lambda: Cluster(any_store), settings=settings(stateful_step_count=30))  # type: ignore[arg-type]

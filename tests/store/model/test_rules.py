@@ -60,6 +60,6 @@ def test_a_rule_in_lua_says_the_same(any_store: Store, verb: str) -> None:
     same()
 
 
-def test_rules_have_names_of_their_own_and_say_what_they_read() -> None:
+def test_rules_have_unique_names_and_declare_the_keys_they_read() -> None:
     assert len({rule.name for rule in PLACEMENT_RULES}) == len(PLACEMENT_RULES)
     assert all(rule.reads for rule in PLACEMENT_RULES)

@@ -91,7 +91,7 @@ def test_a_line_reads_back_what_was_written(line: text.LineTemplate) -> None:
 
 
 @pytest.mark.parametrize("line", text.LINES.values(), ids=text.LINES)
-def test_a_line_of_anything_else_is_not_read(line: text.LineTemplate) -> None:
+def test_a_malformed_line_is_rejected(line: text.LineTemplate) -> None:
     assert line.read("") is None
     assert line.read("no such line\nat all") is None
 
@@ -293,7 +293,7 @@ def test_the_text_of_a_kind_is_read_as_it_was_written() -> None:
     "text",
     ["", "a", "a ", "a b", " slots=1", "a slots=1 b", "a gpu=1", "a slots=1\n", "\u00e4 slots=1"],
 )
-def test_another_text_is_no_kind(text: str) -> None:
+def test_a_malformed_text_is_no_kind(text: str) -> None:
     with pytest.raises(ValueError, match="not a kind of task"):
         Kind.of(text)
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.unaudited  # tasks are placed without a lease
 
 @pytest.fixture
 def drive(store):
-    """A cluster on a real server."""
+    """Return the driver of a cluster on a real server."""
     return Driver(store)
 
 
@@ -42,7 +42,7 @@ def client(store, tmp_path, monkeypatch):
 
 @pytest.fixture
 def parsync(client):
-    """Runs the command line on the cluster."""
+    """Run the command line on the cluster."""
 
     def run(*words, code=0):
         result = CliRunner().invoke(app, words)
@@ -53,7 +53,7 @@ def parsync(client):
 
 
 def begin(drive, id, state):
-    """Brings the first task of its kind that waits in its shard into a state."""
+    """Bring the first task of its kind that waits in its shard into a state."""
     (taken,) = drive.run(
         drive.commands.take("s1", [(drive.line(id).kind, 1)], shard=drive.keys.shard_of(id))
     ).tasks
@@ -68,8 +68,8 @@ def begin(drive, id, state):
 
 @pytest.fixture
 def shapes(drive):
-    """Tasks of the kinds `proj.add slots=1` (a), `proj.add slots=2` (b) and `proj.mul slots=1` (m),
-    in all states.
+    """Submit tasks of the kinds `proj.add slots=1` (a), `proj.add slots=2` (b) and `proj.mul
+    slots=1` (m), in all states.
 
     The digit of an id says its state: 1 waits, 2 is not due, 3 is taken, 4 is placed, 5 runs, 6 has
     ended.
@@ -90,14 +90,14 @@ def shapes(drive):
 
 
 def ended(drive, ids):
-    """The ids of the tasks that a cancel has reached."""
+    """Return the ids of the tasks that a cancel has reached."""
     return {id for id in ids if drive.state(id) == "cancelled" or drive.status(id).cancel_asked}
 
 
 # -- by their ids ----------------------------------------------------------------------------------
 
 
-def test_many_ids_are_cancelled_and_each_is_told_by_a_word(client, drive, shapes):
+def test_a_cancel_of_many_ids_returns_a_word_for_each_id(client, drive, shapes):
     found = client.cancel_many(id for id in (*shapes, "a1", "nobody"))
     assert list(found) == [*shapes, "nobody"]
     words = {
@@ -148,7 +148,7 @@ def calls(store):
     ],
     ids=str,
 )
-def test_a_cancel_reaches_what_was_selected_and_no_other(
+def test_a_cancel_reaches_only_the_selected_tasks(
     client, drive, shapes, chosen, letters, digits, told
 ):
     assert client.cancel_where(**chosen) == told
@@ -186,7 +186,7 @@ def test_a_running_task_that_waits_again_meanwhile_is_cancelled(drive, store):
     assert drive.state("a") == "cancelled"
 
 
-def test_all_of_a_long_queue_is_found_while_tasks_are_taken_from_it(
+def test_a_list_of_a_long_queue_is_complete_while_tasks_are_taken(
     client, drive, store, monkeypatch
 ):
     shards = drive.keys.shards
@@ -203,10 +203,10 @@ def test_all_of_a_long_queue_is_found_while_tasks_are_taken_from_it(
         return ask(commands)
 
     monkeypatch.setattr(store, "pipe", pipe)
-    found = find_selected(store, Selection(kind="proj.add slots=1"))
+    selected = find_selected(store, Selection(kind="proj.add slots=1"))
     monkeypatch.undo()
     assert reads.count("zscan") > 3
-    assert sorted(found) == sorted(ids)
+    assert sorted(selected) == sorted(ids)
     assert client.cancel_where(name="proj.add") == {"cancelled": 3_000}
     assert Counter(kind.name for kind in client.demand()) == {"proj.mul": 1}
 
@@ -224,7 +224,7 @@ def test_all_of_a_long_queue_is_found_while_tasks_are_taken_from_it(
         ),
     ],
 )
-def test_what_selects_nothing_is_refused(client, chosen, says):
+def test_a_cancel_without_a_selection_is_refused(client, chosen, says):
     with pytest.raises(InvalidInput, match=says):
         client.cancel_where(**chosen)
 
@@ -252,14 +252,14 @@ def test_the_command_asks_first_with_the_number(parsync, drive, shapes):
     assert drive.state("a4") == "cancelled"
 
 
-def test_what_was_left_alone_is_told(parsync, drive, monkeypatch):
+def test_the_command_reports_tasks_that_it_did_not_cancel(parsync, drive, monkeypatch):
     drive.submit("a")
     drive.submit("b", name="other")
 
     def find(store, chosen):
-        found = find_selected(store, chosen)
+        selected = find_selected(store, chosen)
         begin(drive, "b", StoredState.RUNNING)
-        return found
+        return selected
 
     monkeypatch.setattr("parsync_redis.cli.ending.find_selected", find)
     assert (
@@ -270,8 +270,8 @@ def test_what_was_left_alone_is_told(parsync, drive, monkeypatch):
 
 @pytest.mark.parametrize("words", [[], ["a1", "--name", "proj.*"]])
 def test_either_ids_or_a_selection(parsync, words):
-    said = parsync("cancel", *words, code=2)
-    assert said == (
+    output = parsync("cancel", *words, code=2)
+    assert output == (
         "error: say which tasks: either ids, or some of --kind, --name, --state and --older-than\n"
     )
 
@@ -279,7 +279,7 @@ def test_either_ids_or_a_selection(parsync, words):
 # -- demand ----------------------------------------------------------------------------------------
 
 
-def test_demand_is_what_waits_by_kind_in_the_order_of_the_first(client, drive, parsync):
+def test_demand_lists_waiting_kinds_in_the_order_of_their_first_tasks(client, drive, parsync):
     assert client.demand() == []
     assert parsync("demand") == "no tasks wait\n"
     drive.submit("l", name="proj.late", delay_ms=3_600_000)

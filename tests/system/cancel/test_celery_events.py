@@ -23,7 +23,9 @@ GET_S = 180
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """A stack of a scheduler and a prefork node of two slots; a task that kills its process once is dead."""
+    """Return a rig with a stack of a scheduler and a prefork node of two slots; a task that kills
+    its process once is dead.
+    """
     rig = new_rig(PARSYNC_MAX_STARTS="1")
     rig.schedulers(1, lease_s=LONG_LEASE_S)
     rig.worker("n1", labels={"pool": "fork"})
@@ -50,7 +52,7 @@ class Watcher(threading.Thread):
         self.join(5)
 
     def types(self, id: str) -> list[str]:
-        """The types of a task's events, without 'task-'."""
+        """Return the types of a task's events, without 'task-'."""
         return [
             event["type"].removeprefix("task-")
             for event in list(self.events)
@@ -58,7 +60,7 @@ class Watcher(threading.Thread):
         ]
 
     def by_worker(self, id: str) -> list[str]:
-        """The types of a task's events in the order in which its worker sent them.
+        """Return the types of a task's events in the order in which its worker sent them.
 
         The event 'sent' is left out: another process sends 'sent', at any time.
         """
@@ -82,12 +84,12 @@ def probe(rig: Rig, watcher: Watcher) -> list[str]:
 
 @pytest.fixture
 def full(rig: Rig) -> Iterator[list[Any]]:
-    """Two tasks that hold the node's slots until the test has ended."""
-    held = [rig.tasks.gated.delay(f"full{i}", "full") for i in range(2)]
+    """Yield two tasks that hold the node's slots until the test has ended."""
+    holders = [rig.tasks.gated.delay(f"full{i}", "full") for i in range(2)]
     rig.until(lambda: len(rig.marks("held")) == 2, "the node is full")
-    yield held
+    yield holders
     rig.open("full")
-    for result in held:
+    for result in holders:
         rig.until_state(result, "succeeded", "cancelled")
     rig.until_idle()
 

@@ -21,7 +21,7 @@ GET_S = 180
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """A stack of a scheduler and two prefork nodes of two slots."""
+    """Return a rig with a stack of a scheduler and two prefork nodes of two slots."""
     rig = new_rig()
     rig.schedulers(1)
     for node in ("n1", "n2"):
@@ -32,7 +32,7 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 
 @pytest.fixture(autouse=True)
 def all_open(rig: Rig) -> Iterator[None]:
-    """Each test begins and ends with n1 and n2 open to tasks."""
+    """Leave n1 and n2 open to tasks, and idle, after each test."""
     yield
     for node in ("n1", "n2"):
         if rig.node(node).draining:
@@ -89,7 +89,7 @@ def test_a_dead_task_tells_its_history_and_runs_again_when_it_is_requeued(rig: R
     assert parsync(rig, "dead", "list") == "no tasks\n"
 
 
-def test_what_still_runs_when_a_drains_deadline_is_over_runs_elsewhere_and_has_lost_no_start(
+def test_a_run_past_the_deadline_of_a_drain_moves_without_a_lost_start(
     rig: Rig,
 ) -> None:
     rig.client.drain("n2")

@@ -19,8 +19,8 @@ TASKS = 3000
 
 @pytest.fixture
 def busy(store: Store) -> Iterator[list[int]]:
-    """A cluster whose tasks are taken, placed, run, lost and submitted all the time; counts the
-    tasks that ended.
+    """Take, place, run, lose and submit tasks of a cluster all the time; yield the count of tasks
+    that ended.
     """
     drive = Driver(store)
     done = threading.Event()
@@ -85,10 +85,10 @@ def test_a_busy_cluster_is_sound_and_damage_in_it_is_named(store: Store, busy: l
     shard = store.keys.shard_of("old2999")
     store.client.hdel(store.keys.queue("messages", shard), "old2999")
     store.client.hset(store.keys.partition(0, "left"), "n99", "gpu=1")
-    found = audit(store)
-    assert "task old2999 has no message" in found
-    assert "p0: amounts are left of n99, which is no node" in found
-    assert len(found) == 2, found
+    findings = audit(store)
+    assert "task old2999 has no message" in findings
+    assert "p0: amounts are left of n99, which is no node" in findings
+    assert len(findings) == 2, findings
     places = sorted(fault.partition("}:")[2] for fault in unsound(store))
     assert [place.partition(": ")[0] for place in places] == ["left n99", "tasks old2999"]
     said = list[str]()

@@ -151,7 +151,9 @@ CELERYS = (
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """A scheduler and a node of each pool. The processes must live through all tests of this module."""
+    """Return a rig with a scheduler and a node of each pool. The processes must live through all
+    tests of this module.
+    """
     rig = new_rig()
     rig.schedulers(1, lease_s=LONG_LEASE_S)
     for node, options in (
@@ -182,7 +184,9 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 
 @pytest.fixture(autouse=True)
 def alive(rig: Rig) -> Iterator[None]:
-    """After each test the same processes must be alive, and run a plain and a placed task on each node."""
+    """Check after each test that the same processes are alive, and run a plain and a placed task on
+    each node.
+    """
     pids = {name: rig.pid(name) for name in rig.stack.processes}
     yield
     assert {name: rig.pid(name) for name in rig.stack.alive()} == pids
@@ -200,9 +204,9 @@ def alive(rig: Rig) -> Iterator[None]:
 
 
 def payload(id: str) -> dict[str, Any]:
-    """A sound message, as JSON has it."""
-    found: dict[str, Any] = json.loads(make_message(ADD, [1, 2], {}, id))
-    return found
+    """Return a sound message, as JSON has it."""
+    fields: dict[str, Any] = json.loads(make_message(ADD, [1, 2], {}, id))
+    return fields
 
 
 def texts(value: Any) -> bytes:
@@ -245,7 +249,7 @@ def garbage() -> Iterator[bytes]:
 
 
 def bodies() -> Iterator[bytes]:
-    """Bodies of messages that are none."""
+    """Yield bodies of messages that are none."""
     yield from (
         b"",
         b"x",
@@ -329,9 +333,9 @@ def test_a_placed_task_with_an_odd_message_ends(rig: Rig):
 
 
 def test_a_message_with_an_eta_far_ahead_holds_no_slot(rig: Rig):
-    found = payload(id := new_id())
-    found["headers"]["eta"] = "2999-01-01T00:00:00+00:00"
-    rig.store.run(rig.store.commands.submit([Submission(id, ADD, texts(found))]))
+    message = payload(id := new_id())
+    message["headers"]["eta"] = "2999-01-01T00:00:00+00:00"
+    rig.store.run(rig.store.commands.submit([Submission(id, ADD, texts(message))]))
     rig.until(
         lambda: rig.state.zscore(rig.store.keys.in_shard_of("later", id), id), "it is delayed"
     )
@@ -342,9 +346,9 @@ def test_a_message_with_an_eta_far_ahead_holds_no_slot(rig: Rig):
 
 
 def test_a_message_with_an_eta_that_is_near_runs_then(rig: Rig):
-    found = payload(id := new_id())
-    found["headers"]["eta"] = "2001-01-01T00:00:00"
-    rig.store.run(rig.store.commands.submit([Submission(id, ADD, texts(found))]))
+    message = payload(id := new_id())
+    message["headers"]["eta"] = "2001-01-01T00:00:00"
+    rig.store.run(rig.store.commands.submit([Submission(id, ADD, texts(message))]))
     assert rig.until_state(id, "succeeded", "failed").state == "succeeded"
 
 

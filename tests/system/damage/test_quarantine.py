@@ -21,7 +21,9 @@ GET_S = 180
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """A scheduler and two nodes. The processes must live through all tests of this module."""
+    """Return a rig with a scheduler and two nodes. The processes must live through all tests of
+    this module.
+    """
     rig = new_rig()
     rig.schedulers(1, lease_s=LONG_LEASE_S)
     rig.worker("n1", slots=2, pool="threads", labels={"at": "n1"})
@@ -31,8 +33,8 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 
 @pytest.fixture(autouse=True)
 def alive(rig: Rig) -> Iterator[None]:
-    """Whatever a test has damaged: the same processes go on, and place and run a task
-    on each node.
+    """Check after each test that the same processes go on, and place and run tasks, whatever the
+    test has damaged.
     """
     pids = {name: rig.pid(name) for name in rig.stack.processes}
     quarantine.clear(rig.store)
@@ -111,17 +113,17 @@ MESSAGES = {
 }
 
 
-def test_what_is_no_doorbell_is_put_away_and_the_worker_lives(rig: Rig) -> None:
+def test_a_malformed_doorbell_goes_to_quarantine_and_the_worker_goes_on(rig: Rig) -> None:
     rig.state.lpush(inbox(rig), *MESSAGES.values())
     rig.until(lambda: len(whys(rig)) >= len(MESSAGES), "each is in quarantine")
-    found = {entry.data: entry for entry in quarantine.entries(rig.store)}
+    by_data = {entry.data: entry for entry in quarantine.entries(rig.store)}
     for name, message in MESSAGES.items():
-        entry = found[message[: quarantine.MAX_VALUE_BYTES]]
+        entry = by_data[message[: quarantine.MAX_VALUE_BYTES]]
         assert (entry.where, entry.size) == (inbox(rig), len(message)), name
-    assert "not a doorbell: int 42" in found[b"42"].why
+    assert "not a doorbell: int 42" in by_data[b"42"].why
     assert (
         "a message of task 'no.such.task'"
-        in found[MESSAGES["an unknown task"][: quarantine.MAX_VALUE_BYTES]].why
+        in by_data[MESSAGES["an unknown task"][: quarantine.MAX_VALUE_BYTES]].why
     )
     assert rig.lines("n1").count("see `parsync doctor quarantine`") >= len(MESSAGES)
     assert "Unrecoverable error" not in rig.lines("n1")
@@ -141,14 +143,14 @@ def test_a_task_whose_message_cannot_be_run_fails_and_says_why(rig: Rig, message
     with rig.paused("scheduler-1"):
         id = rig.client.submit(WHERE)
         rig.state.hset(rig.store.keys.in_shard_of("messages", id), id, message)
-    found = rig.until_state(id, "failed")
-    assert "its message cannot be run" in found.why
-    assert rf"{rig.store.keys.in_shard_of('messages', id)}\x20{id} {found.why}" in whys(rig)
+    status = rig.until_state(id, "failed")
+    assert "its message cannot be run" in status.why
+    assert rf"{rig.store.keys.in_shard_of('messages', id)}\x20{id} {status.why}" in whys(rig)
     rig.until_idle()
 
 
 def line_of(rig: Rig, id: str) -> bytes:
-    """The line of a task."""
+    """Return the line of a task."""
     found = rig.state.hget(rig.store.keys.in_shard_of("tasks", id), id)
     assert isinstance(found, bytes)
     return found
@@ -214,7 +216,7 @@ def test_a_garbled_line_of_a_partition_is_repaired(rig: Rig, kind: str) -> None:
 
 
 def make_of_another_type(rig: Rig, key: str, type: str) -> None:
-    """Replaces a key at once: between two commands a process might write it again."""
+    """Replace a key at once: between two commands a process might write it again."""
     write = {
         "string": ("SET", key, "x"),
         "list": ("LPUSH", key, "x"),
@@ -242,9 +244,7 @@ def test_a_partition_with_a_key_of_another_type_is_made_anew(rig: Rig, kind: str
 
 
 @pytest.mark.parametrize("kind", ["names", "apps"])
-def test_what_nodes_know_comes_back_by_itself_when_it_was_of_another_type(
-    rig: Rig, kind: str
-) -> None:
+def test_a_key_that_nodes_fill_is_restored_after_a_wrong_type(rig: Rig, kind: str) -> None:
     key = rig.store.keys.queue(kind)
     before = rig.state.type(rig.store.keys.queue(kind))
     make_of_another_type(rig, key, "list")

@@ -68,7 +68,7 @@ class Stack:
         self._compose = ["docker", "compose"] if plugin else ["docker-compose"]
 
     def run(self, *words: str, capture: bool = False, files: Sequence[str] = ()) -> str:
-        """`docker compose WORDS` for this project; its output if `capture`."""
+        """Run `docker compose WORDS` for this project; return its output if `capture`."""
         named = [word for name in files or self.files for word in ("--file", str(REPO / name))]
         command = [*self._compose, "--project-name", self._name, *named, *words]
         return subprocess.run(
@@ -93,14 +93,14 @@ class Stack:
         return {**os.environ, **own, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
     def make_secrets(self) -> None:
-        """Passwords and users.acl of this run."""
+        """Make the passwords and users.acl of this run."""
         subprocess.run(
             ["sh", str(REPO / "examples/secrets.sh")], env=self._env(), check=True, timeout=DOCKER_S
         )
 
     def check_closed(self) -> None:
-        """Each container runs without root, rights or a root that it could write; no password is in
-        its environment.
+        """Check that each container runs without root, rights or a root that it could write, and
+        that no password is in its environment.
         """
         passwords = [
             path.read_text() for path in self.secrets.iterdir() if path.name != "users.acl"
@@ -147,7 +147,9 @@ class Stack:
         return Counter(shown.stdout.split())
 
     def wait_healthy(self) -> float:
-        """The seconds until every container was healthy; TimeoutError after HEALTHY_WITHIN_S."""
+        """Return the seconds until every container was healthy; TimeoutError after
+        HEALTHY_WITHIN_S.
+        """
         begin = time.monotonic()
         wanted = sum(self.scale.values())
         while (health := self.health())["healthy"] < wanted:
@@ -157,7 +159,7 @@ class Stack:
         return time.monotonic() - begin
 
     def ask_prometheus(self, path: str) -> Any:
-        """Prometheus' answer, None if there is none yet."""
+        """Return Prometheus' answer, None if there is none yet."""
         try:
             with urllib.request.urlopen(
                 f"http://127.0.0.1:{self.prometheus}/api/v1/{path}", timeout=10
@@ -167,7 +169,7 @@ class Stack:
             return None
 
     def find_cluster(self) -> str:
-        """The address of the cluster as the host sees it: the containers' own addresses."""
+        """Return the address of the cluster as the host sees it: the containers' own addresses."""
         form = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
         ids = [self.run("ps", "--quiet", name, capture=True).strip() for name in SERVERS]
         shown = subprocess.run(
@@ -182,7 +184,7 @@ class Stack:
 
 
 def submit_and_wait(stack: Stack) -> None:
-    """Submits the tasks from the host and checks that each succeeded, on every node of
+    """Submit the tasks from the host and check that each succeeded, on every node of
     the stack.
     """
     with ParsyncClient.from_url(
@@ -207,7 +209,7 @@ def submit_and_wait(stack: Stack) -> None:
 
 
 def restart_redis(stack: Stack) -> None:
-    """Restarts Redis, and checks that it knows every task as before: it has read its append-only
+    """Restart Redis, and check that it knows every task as before: it has read its append-only
     file.
     """
     with ParsyncClient.from_url(
@@ -229,7 +231,7 @@ def restart_redis(stack: Stack) -> None:
 
 
 def check_prometheus(stack: Stack) -> None:
-    """Starts the services that watch, and checks that Prometheus reads the metrics and evaluates
+    """Start the services that watch, and check that Prometheus reads the metrics and evaluates
     the alert rules.
     """
     stack.run("--profile", "monitor", "up", "--detach", "--no-recreate", *MONITOR)
@@ -251,14 +253,14 @@ def check_prometheus(stack: Stack) -> None:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody uses."""
+    """Return a port of 127.0.0.1 that nobody uses."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
 
 
 def main() -> int:
-    """The whole run; always ends with the stack down and its volume removed."""
+    """Run everything; always end with the stack down and its volume removed. Return the exit code."""
     stack = Stack("--cluster" in sys.argv[1:], "--monitor" in sys.argv[1:])
     try:
         stack.make_secrets()

@@ -96,7 +96,7 @@ CHANGES = {
 
 
 def at(series, instance):
-    """The series of one service: Prometheus adds the labels `job` and `instance`."""
+    """Return the series of one service: Prometheus adds the labels `job` and `instance`."""
     name, _, labels = series.rstrip("}").partition("{")
     return (
         f"{name}{{"
@@ -130,7 +130,7 @@ def firing(folder, change, wanted):
 
 
 @pytest.mark.parametrize("alert", ALERTS)
-def test_an_alert_fires_for_its_cluster_and_no_other_alert_does(tmp_path, alert):
+def test_only_the_expected_alert_fires_for_its_cluster(tmp_path, alert):
     firing(tmp_path, CHANGES[alert], [alert])
 
 
@@ -194,11 +194,11 @@ class Prometheus:
             return None
 
     def value(self, text):
-        """The series that an expression has now: labels and value."""
+        """Return the series that an expression has now: labels and value."""
         return (self.ask("query", query=text) or {"result": []})["result"]
 
     def rules(self):
-        """The alert rules, with their health."""
+        """Return the alert rules, with their health."""
         return [rule for group in self.ask("rules")["groups"] for rule in group["rules"]]
 
     def stop(self):
@@ -207,8 +207,8 @@ class Prometheus:
 
 
 def without_data(prometheus, known):
-    """The panels of the board with an expression that has no data; known: the values of Grafana's
-    variables.
+    """Return the panels of the board with an expression that has no data; known: the values of
+    Grafana's variables.
     """
     found = []
     for panel in BOARD["panels"]:

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.serial
 
 
 def run(*words: object, folder: Path, path: str | None = None) -> str:
-    """A program's output, run in `folder` without what this test session's environment says."""
+    """Return a program's output, run in `folder` without what this test session's environment says."""
     env = {
         name: value
         for name, value in os.environ.items()
@@ -48,13 +48,15 @@ def run(*words: object, folder: Path, path: str | None = None) -> str:
 
 
 def pip_of(programs: Path) -> tuple[object, ...]:
-    """Our own pip, at work on the environment with this bin/: one of its own takes 3 s to make."""
+    """Return the words of our own pip, at work on the environment with this bin/: one of its own
+    takes 3 s to make.
+    """
     return sys.executable, "-m", "pip", "--python", programs / "python"
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built by way of the sdist."""
+    """Return the wheel, built by way of the sdist."""
     folder = tmp_path_factory.mktemp("dist")
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, REPO, folder=folder)
     (found,) = folder.glob("*.whl")
@@ -63,7 +65,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def lab_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of parsync-lab."""
+    """Return the wheel of parsync-lab."""
     folder = tmp_path_factory.mktemp("lab")
     run(
         sys.executable,
@@ -82,7 +84,7 @@ def lab_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin/ of an environment with the wheel and its dependencies, and nothing else."""
+    """Return the bin/ of an environment with the wheel and its dependencies, and nothing else."""
     folder = tmp_path_factory.mktemp("installed")
     run(sys.executable, "-m", "venv", "--without-pip", "venv", folder=folder)
     programs = folder / "venv" / "bin"
@@ -94,10 +96,10 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_index_would_take_the_distributions_and_show_their_description(wheel: Path) -> None:
     (sdist,) = wheel.parent.glob("*.tar.gz")
-    told = run(
+    output = run(
         sys.executable, "-m", "twine", "check", "--strict", wheel, sdist, folder=wheel.parent
     )
-    assert told.count("PASSED") == 2, told
+    assert output.count("PASSED") == 2, output
 
 
 def metadata_of(wheel: Path) -> str:
@@ -170,16 +172,18 @@ def test_every_script_of_the_wheel_loads(installed: Path, tmp_path: Path) -> Non
     assert REPO not in Path(module).parents
 
 
-def test_who_lacks_greenlet_is_told_the_extra(installed: Path, tmp_path: Path) -> None:
+def test_a_user_without_greenlet_is_told_the_extra(installed: Path, tmp_path: Path) -> None:
     lines = (
         "import parsync_redis as p\ntry:\n    p.AsyncParsyncClient\nexcept p.InvalidInput as "
         "error:\n    print(error)"
     )
-    told = run(installed / "python", "-c", lines, folder=tmp_path)
-    assert told == "AsyncParsyncClient needs greenlet: pip install 'parsync-redis[asyncio]'\n"
+    output = run(installed / "python", "-c", lines, folder=tmp_path)
+    assert output == "AsyncParsyncClient needs greenlet: pip install 'parsync-redis[asyncio]'\n"
 
 
-def test_who_has_no_server_is_told_how_to_get_one(installed: Path, tmp_path: Path) -> None:
+def test_a_user_without_a_server_program_is_told_how_to_get_it(
+    installed: Path, tmp_path: Path
+) -> None:
     (tmp_path / "proj.py").write_text("from celery import Celery\napp = Celery()\n")
     env = {"PATH": str(installed), "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path), **marked()}
     dev = [installed / "parsync", "dev", "-A", "proj"]
@@ -279,8 +283,8 @@ def test_the_lab_adds_its_commands_when_it_is_installed(
             "1",
             "--json",
         ]
-        told = run(installed / "parsync", "simulate", "staleness", *small, folder=tmp_path)
-        assert json.loads(told)["parameters"]["schedulers"] == 2
+        output = run(installed / "parsync", "simulate", "staleness", *small, folder=tmp_path)
+        assert json.loads(output)["parameters"]["schedulers"] == 2
     finally:
         run(*pip_of(installed), "uninstall", "--quiet", "--yes", "parsync-lab", folder=tmp_path)
 

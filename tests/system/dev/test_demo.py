@@ -32,7 +32,7 @@ class Marked:
         self.env = {**os.environ, name: value, **env}
 
     def running(self):
-        """The command line and the environment of each."""
+        """Return the command line and the environment of each."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
@@ -47,7 +47,7 @@ class Marked:
         return found
 
     def server(self):
-        """A client of the server that they use."""
+        """Return a client of the server that they use."""
         words = (word.partition("=") for _, env in self.running() for word in env)
         return connect(next(value for name, _, value in words if name == "PARSYNC_URL"))
 
@@ -71,22 +71,22 @@ def test_the_demo_measures_modules_on_all_nodes_and_writes_its_figures(tmp_path)
         [*DEMO, *words], env=marked.env, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(out.read_text())
-    assert sorted(found) == sorted(KEYS)
-    assert {name: found[name] for name in COUNTS} == {
+    report = json.loads(out.read_text())
+    assert sorted(report) == sorted(KEYS)
+    assert {name: report[name] for name in COUNTS} == {
         "submitted": 25,
         "succeeded": 25,
         "failed": 0,
         "lost": 0,
         "ran_twice": 0,
     }
-    assert 0 <= found["delay_ms"]["p50"] <= found["delay_ms"]["p99"]
-    assert (found["schedulers"], found["nodes"], len(found["by_node"])) == (3, 4, 4)
-    assert sum(node["tasks"] for node in found["by_node"].values()) == 25
+    assert 0 <= report["delay_ms"]["p50"] <= report["delay_ms"]["p99"]
+    assert (report["schedulers"], report["nodes"], len(report["by_node"])) == (3, 4, 4)
+    assert sum(node["tasks"] for node in report["by_node"].values()) == 25
     assert all(
-        set(node) == {"slots", "score", "tasks", "labels"} for node in found["by_node"].values()
+        set(node) == {"slots", "score", "tasks", "labels"} for node in report["by_node"].values()
     )
-    assert found["server"].startswith(("Redis ", "Valkey "))
+    assert report["server"].startswith(("Redis ", "Valkey "))
     modules = json.loads((out.parent / "demo-modules.json").read_text())
     assert len(modules) == 25
     assert all(module["lines"] >= 0 for module in modules)
@@ -96,7 +96,7 @@ def test_the_demo_measures_modules_on_all_nodes_and_writes_its_figures(tmp_path)
         "view age ",
         "most complex functions",
         "try next",
-        found["server"],
+        report["server"],
     ):
         assert text in done.stdout
     assert marked.running() == []

@@ -52,7 +52,7 @@ def dev(folder: Path, *words: str) -> Process:
 
 
 @pytest.mark.serial
-def test_the_last_word_is_true_and_a_process_that_ends_is_told(tmp_path):
+def test_the_last_line_is_true_and_an_ended_process_is_reported(tmp_path):
     words = [
         "-A",
         "proj",
@@ -69,12 +69,12 @@ def test_the_last_word_is_true_and_a_process_that_ends_is_told(tmp_path):
             lambda: any("Ctrl-C here" in line for line in process.lines) or not process.alive,
             "it is ready",
         )
-        told = list(process.lines)
+        lines = list(process.lines)
         assert any(
             line.startswith("ready: 1 schedulers, 2 nodes with 3 slots, server redis://")
-            for line in told
+            for line in lines
         )
-        commands = [line.strip() for line in told if line.startswith("  ")]
+        commands = [line.strip() for line in lines if line.startswith("  ")]
         shown = [line for line in commands if line != "parsync top"]
         assert "parsync submit proj.draw 1 --wait    # as JSON: tile" in shown
         script = "\n".join(re.sub("^parsync", " ".join(MODULE), line) for line in shown)
@@ -99,7 +99,7 @@ def test_the_last_word_is_true_and_a_process_that_ends_is_told(tmp_path):
 
 
 def worker_of(process: Process, node: str) -> int:
-    """The worker of a node that this stack started."""
+    """Return the worker of a node that this stack started."""
     words = ["pgrep", "-P", str(process.popen.pid), "-f", f"parsync-node {node} "]
     return int(run(words, capture_output=True, text=True, check=True).stdout)
 
@@ -109,7 +109,7 @@ def test_a_stack_that_cannot_become_ready_says_which_process_ended_and_why(tmp_p
     process = dev(tmp_path, "-A", "proj:nothing", "--workers", "1", "--pool", "solo")
     assert ended(process.popen) == 1
     process.end(time.monotonic() + 5)
-    told = "\n".join(process.lines)
-    assert "n1 ended with code 2" in told
-    assert "nothing" in told.partition("n1 ended")[2]
-    assert "ready:" not in told
+    output = "\n".join(process.lines)
+    assert "n1 ended with code 2" in output
+    assert "nothing" in output.partition("n1 ended")[2]
+    assert "ready:" not in output

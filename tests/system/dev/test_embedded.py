@@ -27,7 +27,7 @@ def libraries_of(server):
 
 @pytest.fixture
 def jemalloc(tmp_path, monkeypatch):
-    """A system that has jemalloc; any library will do."""
+    """Return a system that has jemalloc; any library will do."""
     there = tmp_path / "x86_64-linux-gnu" / "libjemalloc.so.2"
     there.parent.mkdir()
     shutil.copy(next(Path("/lib").glob("*-linux-gnu/libz.so.1")).resolve(), there)
@@ -67,7 +67,7 @@ def test_a_server_that_has_an_allocator_keeps_it():
 
 @needs_wheel
 @pytest.mark.usefixtures("jemalloc")
-def test_what_the_user_preloads_stays(monkeypatch):
+def test_a_server_keeps_the_preload_of_the_user(monkeypatch):
     monkeypatch.setenv("LD_PRELOAD", "")
     with EmbeddedServer(find_wheel()) as server:
         assert server.preloaded is None

@@ -183,7 +183,7 @@ def test_eager(parsync_eager): ...
 """
 
 
-def test_who_names_no_app_is_told_how(pytester):
+def test_a_user_who_names_no_app_is_told_how(pytester):
     done = project(pytester, "[pytest]\n", "", test_it=NO_APP)
     done.assert_outcomes(errors=2)
     done.stdout.fnmatch_lines(
@@ -239,7 +239,7 @@ def test_a_password_file_is_refused(tmp_path, monkeypatch):
         TestCluster(app)
 
 
-def test_an_app_whose_servers_have_tls_is_tested_on_one_without():
+def test_an_app_with_tls_servers_is_tested_on_a_server_without_tls():
     tls = {"ssl_cert_reqs": "required", "ssl_ca_certs": "/none.pem"}
     app = Celery("secure", broker="rediss://h/0", backend="rediss://h/1", set_as_current=False)
     app.conf.update(broker_use_ssl=tls, redis_backend_use_ssl=tls)

@@ -39,8 +39,8 @@ GPU = {"resources": {"gpu": 1, "mem": "4GiB"}}
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    """A cluster without processes: n1 runs two tasks and is drained, gpu-2 has one placed; two
-    wait, one failed.
+    """Return the address of a cluster without processes: n1 runs two tasks and is drained, gpu-2
+    has one placed; two wait, one failed.
     """
     with EmbeddedServer() as server, pytest.MonkeyPatch.context() as patch:
         for name, value in (
@@ -135,7 +135,7 @@ def test_json_is_exact_and_a_table_is_for_people(address):
     assert "mem=4GiB" in line
 
 
-def test_an_answer_that_is_a_part_says_so(address, monkeypatch):
+def test_a_partial_answer_is_marked_as_partial(address, monkeypatch):
     assert (
         "1 tasks are listed, and there may be more: --limit"
         in parsync("tasks", "--limit", "1").stderr
@@ -172,7 +172,7 @@ def test_an_answer_that_is_a_part_says_so(address, monkeypatch):
         ),
     ],
 )
-def test_a_mistake_is_one_line(address, words, says):
+def test_a_mistake_on_the_command_line_prints_one_line(address, words, says):
     result = parsync(*words)
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert says in result.stderr
@@ -236,7 +236,7 @@ def test_labels_are_spelled_alike_wherever_they_are_printed(address, words):
     assert "zone=a" not in stdout
 
 
-def test_one_node_is_told_whole(address):
+def test_the_command_shows_a_single_node_in_full(address):
     lines = parsync("nodes", "n1").stdout.splitlines()
     assert {
         "node:      n1",
@@ -249,13 +249,13 @@ def test_one_node_is_told_whole(address):
     } <= set(lines)
     (row,) = (line.split() for line in lines if LONG in line)
     assert row == ["0", LONG, "proj.train", "running", "2h", "gpu=1", "mem=4GiB"]
-    found = json.loads(parsync("nodes", "n1", "--json").stdout)
-    assert found["node"]["left"]["mem"] == 10.5 * 2**30
-    assert (found["node"]["state"], found["node"]["draining"]) == ("draining", True), (
+    answer = json.loads(parsync("nodes", "n1", "--json").stdout)
+    assert answer["node"]["left"]["mem"] == 10.5 * 2**30
+    assert (answer["node"]["state"], answer["node"]["draining"]) == ("draining", True), (
         "in the word that people read"
     )
-    assert [one["task"] for one in found["occupants"]] == [LONG, SHORT]
-    assert [(one["id"], one["why"]) for one in found["failures"]] == [(FAILED, "out of memory")]
+    assert [one["task"] for one in answer["occupants"]] == [LONG, SHORT]
+    assert [(one["id"], one["why"]) for one in answer["failures"]] == [(FAILED, "out of memory")]
 
 
 # -- a terminal ------------------------------------------------------------------------------------

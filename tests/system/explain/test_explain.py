@@ -25,14 +25,16 @@ GPU: dict[str, Any] = {"require": {"kind": "gpu"}, "resources": {"gpu": 0.5}}
 
 @pytest.fixture(scope="module")
 def stacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalStack, ParsyncClient]]:
-    """A scheduler; n1 has two slots and half a GPU, n2 a slot without one, n3 is drained."""
+    """Yield a stack with a scheduler, and its client; n1 has two slots and half a GPU, n2 a slot
+    without one, n3 is drained.
+    """
     folder: Path = tmp_path_factory.mktemp("explain")
     (folder / "proj.py").write_text(PROJ)
-    told: dict[str, Any] = {
+    options: dict[str, Any] = {
         "sink": lambda name, line: print(name, line),
         "env": {"PYTHONPATH": str(REPO)},
     }
-    with LocalStack("demo", cwd=folder, grace_s=3, **told) as stack:
+    with LocalStack("demo", cwd=folder, grace_s=3, **options) as stack:
         url = stack.server()
         stack.scheduler(1)
         stack.worker(
@@ -60,20 +62,25 @@ def test_a_waiting_task_names_the_nearest_node_what_it_lacks_the_holder_and_its_
     until(lambda: client.status(holder).state.value == "running", "it runs")
     waiting = client.submit("proj.render", [0], **GPU)
     second = client.submit("proj.render", [0], **GPU)
-    found = client.explain(second)
-    assert found.outlook is Outlook.WAITS
-    assert (found.nearest, found.ahead, found.ahead_alike) == ("n1", 1, 1)
-    assert [(one.node, one.task, one.name) for one in found.holders] == [
+    explanation = client.explain(second)
+    assert explanation.outlook is Outlook.WAITS
+    assert (explanation.nearest, explanation.ahead, explanation.ahead_alike) == ("n1", 1, 1)
+    assert [(one.node, one.task, one.name) for one in explanation.holders] == [
         ("n1", holder, "proj.render")
     ]
-    assert (found.start, found.no_forecast) == (None, "fewer than 10 runs of proj.render are known")
+    assert (explanation.start, explanation.no_forecast) == (
+        None,
+        "fewer than 10 runs of proj.render are known",
+    )
     by_node = {
-        name: [o.rule for o in some.obstacles] for some in found.classes for name in some.nodes
+        name: [o.rule for o in some.obstacles]
+        for some in explanation.classes
+        for name in some.nodes
     }
     assert by_node == {"n1": ["free resources"], "n2": ["resources", "labels"], "n3": ["state"]}
-    short = found.classes[0].obstacles[0]
+    short = explanation.classes[0].obstacles[0]
     assert (short.what, short.short) == ("gpu", 0.5)
-    assert {"parsync nodes undrain n3", "0.5 more of gpu free on n1"} <= {*found.remedies}
+    assert {"parsync nodes undrain n3", "0.5 more of gpu free on n1"} <= {*explanation.remedies}
     printed = stack_output(stack, "explain", second)
     assert "n1 is held by " + holder in printed
     assert "when it starts is not known yet: fewer than 10 runs of proj.render are known" in printed
@@ -116,8 +123,8 @@ def submissions(client: Any) -> list[int]:
 )
 def test_the_exit_code_of_a_plan_is_its_outlook(stacked: Any, words: list[str], code: int) -> None:
     stack, _ = stacked
-    found = json.loads(stack_output(stack, "plan", "proj.render", *words, "--json", code=code))
-    assert found["outlook"] == ["now", "waits", "never"][code]
+    answer = json.loads(stack_output(stack, "plan", "proj.render", *words, "--json", code=code))
+    assert answer["outlook"] == ["now", "waits", "never"][code]
 
 
 def test_a_placed_task_says_who_chose_its_place_from_how_many_nodes_and_by_what_score(
@@ -155,14 +162,14 @@ def test_a_task_that_has_ended_or_is_not_known_says_so(stacked: Any) -> None:
     stack, client = stacked
     id = client.submit("proj.render", [0], require={"kind": "cpu"})
     client.wait([id], 60)
-    found = client.explain(id)
-    assert (found.outlook, found.node) == (Outlook.ENDED, "n2")
+    explanation = client.explain(id)
+    assert (explanation.outlook, explanation.node) == (Outlook.ENDED, "n2")
     assert client.explain("none").outlook is Outlook.GONE
     assert "nothing is known of it" in stack_output(stack, "explain", "none", code=1)
 
 
 def stack_output(stack: LocalStack, *words: str, code: int = 0) -> str:
-    """The standard output of a command, which must end with this code."""
+    """Return the standard output of a command, which must end with this code."""
     env = {
         **os.environ,
         "PARSYNC_URL": str(stack.url),

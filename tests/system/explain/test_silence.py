@@ -28,7 +28,7 @@ pytestmark = pytest.mark.serial
 
 @pytest.fixture(scope="module")
 def rig(new_rig) -> Rig:
-    """An empty server: tests start what they need."""
+    """Return a rig with an empty server: tests start what they need."""
     return new_rig()
 
 
@@ -39,7 +39,7 @@ def first_submit(monkeypatch):
 
 
 def parsync(rig: Rig, *words: str, code: int = 0, cluster: str = CLUSTER) -> str:
-    """Runs a command; what it printed on both streams. `pytest -rP` shows how long it took."""
+    """Run a command; return what it printed on both streams. `pytest -rP` shows how long it took."""
     began_s = time.monotonic()
     env = {**os.environ, "PARSYNC_URL": rig.url, "PARSYNC_CLUSTER": cluster}
     done = run(
@@ -51,7 +51,7 @@ def parsync(rig: Rig, *words: str, code: int = 0, cluster: str = CLUSTER) -> str
 
 
 def warned(caplog) -> str:
-    """The one warning of this process's client."""
+    """Return the one warning of this process's client."""
     (line,) = [
         r.getMessage()
         for r in caplog.records
@@ -61,7 +61,7 @@ def warned(caplog) -> str:
 
 
 def submit(rig: Rig) -> str:
-    """Submits a task with a client that has submitted nothing yet, twice: it warns once at most."""
+    """Submit a task with a client that has submitted nothing yet, twice: it warns once at most."""
     rig.client.requests.warned = False
     ids = [
         rig.client.submit("tests.kit.apps.marks.noted", ["x"], wait_for_capacity=True)
@@ -72,13 +72,13 @@ def submit(rig: Rig) -> str:
 
 def why(rig: Rig, id: str) -> str:
     """Return the reason why a task waits, as `parsync status` prints it; `parsync tasks` must print the same reason."""
-    told = json.loads(parsync(rig, "status", id, "--json"))
-    assert told["state"] == "waiting"
+    answer = json.loads(parsync(rig, "status", id, "--json"))
+    assert answer["state"] == "waiting"
     listed = json.loads(parsync(rig, "tasks", "--state", "waiting", "--json"))
-    assert re.sub(r"\d+ s", "", told["why"]) in [
+    assert re.sub(r"\d+ s", "", answer["why"]) in [
         re.sub(r"\d+ s", "", t["why"]) for t in listed if t["id"] == id
     ]
-    return str(told["why"])
+    return str(answer["why"])
 
 
 # -- the five hangs --------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def test_all_nodes_drained(rig: Rig, caplog):
     rig.until_state(id, TaskState.SUCCEEDED)
 
 
-def test_who_holds_what_a_task_waits_for(rig: Rig):
+def test_explain_names_the_holder_of_the_amounts_that_a_task_waits_for(rig: Rig):
     held = [rig.client.submit("tests.kit.apps.marks.gated", [key]) for key in ("a", "b")]
     for id in held:
         rig.until_state(id, TaskState.RUNNING)
@@ -178,10 +178,10 @@ def test_a_worker_without_flags(rig: Rig):
 
 
 def test_a_mistyped_cluster(rig: Rig):
-    told = parsync(rig, "submit", "proj.x", "--id", "t1", cluster="sistem")
+    output = parsync(rig, "submit", "proj.x", "--id", "t1", cluster="sistem")
     assert (
         f"no scheduler has joined cluster 'sistem' on {rig.store.address} (other "
-        f"clusters there: {CLUSTER})" in told
+        f"clusters there: {CLUSTER})" in output
     )
     assert f"(other clusters there: {CLUSTER})" in parsync(rig, "status", "t1", cluster="sistem")
     assert f"(other clusters there: {CLUSTER})" in parsync(rig, "doctor", code=1, cluster="sistem")
@@ -223,10 +223,10 @@ def test_of_three_schedulers_beside_workers_two_are_active_and_the_third_takes_o
         }
 
     def children(worker: str) -> set[int]:
-        told = run(
+        done = run(
             ["pgrep", "-P", str(rig.pid(worker)), "-f", "scheduler"], capture_output=True, text=True
         )
-        return {int(pid) for pid in told.stdout.split()}
+        return {int(pid) for pid in done.stdout.split()}
 
     rig.until(lambda: all(children(name) for name in ("w1", "w2", "w3")), "each has its scheduler")
     rig.until(lambda: len(active()) == 2, "two are active")
@@ -269,7 +269,7 @@ def test_an_app_that_submits_is_warned_and_its_control_purges_what_waits(rig: Ri
     rig.client.cancel(foreign)
 
 
-def test_a_scheduler_waits_for_its_server_and_says_so(tmp_path, rig: Rig):
+def test_a_scheduler_waits_for_its_server_and_logs_the_wait(tmp_path, rig: Rig):
     with EmbeddedServer() as server:
         server.process.kill()
         ended(server.process)
@@ -300,8 +300,8 @@ def test_a_scheduler_with_a_wrong_login_ends_at_once(rig: Rig):
         )
     url = rig.url.replace("://", "://nobody:{}@")
     for password, says in (("wrong", "refuses the login"), ("secret", "may not do this")):
-        told = parsync(
+        output = parsync(
             rig, "scheduler", "--url", url.format(password), "--cluster", "other", code=2
         )
-        assert says in told
-        assert password not in told.replace("the password", "")
+        assert says in output
+        assert password not in output.replace("the password", "")

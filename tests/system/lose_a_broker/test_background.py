@@ -39,7 +39,7 @@ def test_first_callers_at_the_same_time_make_one_thread(monkeypatch: pytest.Monk
         sys.setswitchinterval(interval)
 
 
-def test_where_no_thread_is_to_be_had_it_says_so_and_does_not_raise(
+def test_a_failed_thread_start_is_logged_and_not_raised(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """There is no thread when the interpreter ends, or when the system has no more threads."""

@@ -35,7 +35,7 @@ class Site(Rig):
     gates: Path
 
     def held(self, pool: str, gate: str) -> AsyncResult:
-        """Submits a task that runs on that node until its gate is opened, and waits
+        """Submit a task that runs on that node until its gate is opened, and wait
         until it runs.
         """
         result: AsyncResult = self.tasks.gated.apply_async(
@@ -45,19 +45,19 @@ class Site(Rig):
         return result
 
     def until_said(self, pool: str, words: str, times: int) -> None:
-        """Waits until a worker has said so, so many times."""
+        """Wait until a worker has said so, so many times."""
         self.until(
             lambda: self.lines(pool).count(words) >= times, f"{pool} says {words!r}, {times} times"
         )
 
     def pass_gate(self, gate: str) -> None:
-        """Opens a gate."""
+        """Open a gate."""
         (self.gates / f"{gate}.open").touch()
 
 
 @pytest.fixture(scope="module")
 def servers_apart() -> Iterator[tuple[EmbeddedServer, EmbeddedServer]]:
-    """The state and results, and the broker."""
+    """Yield the state and results, and the broker."""
     program = next(iter(server_programs().values()))
     with EmbeddedServer(program) as state, EmbeddedServer(program) as broker:
         yield state, broker

@@ -36,7 +36,7 @@ class Site(Rig):
     def worker(
         self, node: str, *extra: str, up: bool = True, broker: str = "", **options: Any
     ) -> str:
-        """Starts a worker of two slots with all that Celery does by default: mingle, gossip,
+        """Start a worker of two slots with all that Celery does by default: mingle, gossip,
         heartbeats, events.
         """
         before = ["-b", broker] if broker else []
@@ -73,20 +73,20 @@ class Site(Rig):
         return node
 
     def add(self, node: str, a: int = 1) -> AsyncResult:
-        """Submits a task for that node."""
+        """Submit a task for that node."""
         result: AsyncResult = self.tasks.add.apply_async(
             (a, a), parsync={"require": {"node": node}}
         )
         return result
 
     def works(self, *nodes: str) -> None:
-        """A new task on each of the nodes comes to its end."""
+        """Wait until a new task on each of the nodes has come to its end."""
         results = [self.add(node, number) for node in nodes for number in range(5)]
         assert [result.get(timeout=GET_S) for result in results] == [0, 2, 4, 6, 8] * len(nodes)
         assert {self.status(result.id).node for result in results} == set(nodes)
 
     def held(self, node: str, gate: str) -> AsyncResult:
-        """Submits a task that runs on that node until the gate is opened, and waits
+        """Submit a task that runs on that node until the gate is opened, and wait
         until it runs.
         """
         result: AsyncResult = self.tasks.gated.apply_async(
@@ -104,7 +104,7 @@ def state() -> Iterator[EmbeddedServer]:
 
 @pytest.fixture(scope="module")
 def rabbit() -> Iterator[RabbitMQ]:
-    """The app's broker, which has not been started."""
+    """Yield the app's broker, which has not been started."""
     server = RabbitMQ()
     yield server
     server.close()
@@ -114,7 +114,7 @@ def rabbit() -> Iterator[RabbitMQ]:
 def site(
     state: EmbeddedServer, rabbit: RabbitMQ, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
-    """The app here and in its workers, and a scheduler."""
+    """Yield the app here and in its workers, and a scheduler."""
     env = {"TEST_STATE_URL": state.url, "TEST_BROKER_URL": rabbit.url}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**env, "PARSYNC_CLUSTER": CLUSTER}.items():
@@ -217,12 +217,12 @@ class TestRabbitMQ:
             "it polls a gate, a key in Redis"
         )
         assert [result.get(timeout=GET_S) for result in waiting] == [2 * a for a in range(8)]
-        found = [site.status(result.id) for result in waiting]
-        assert {status.node for status in found} == {"only"}
-        assert {setback.node for status in found for setback in status.history} == {"mixed"}, (
+        statuses = [site.status(result.id) for result in waiting]
+        assert {status.node for status in statuses} == {"only"}
+        assert {setback.node for status in statuses for setback in status.history} == {"mixed"}, (
             "some were placed there"
         )
-        backs = [setback.why for status in found for setback in status.history]
+        backs = [setback.why for status in statuses for setback in status.history]
         assert any(why.startswith("its event loop stands still") for why in backs), (
             f"it gave none back: {backs}"
         )

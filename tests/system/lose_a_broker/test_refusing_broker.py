@@ -132,7 +132,7 @@ def test_a_refusal_is_a_lost_connection_also_as_the_cause_of_another_error(reply
         ServerReadOnly("parsync's own server"),
     ],
 )
-def test_other_errors_stay_what_they_are(error: Exception) -> None:
+def test_an_error_that_is_no_refusal_is_not_translated(error: Exception) -> None:
     assert as_refused(Connection("redis://h:1/0"), error) is None
 
 
@@ -164,14 +164,14 @@ def test_a_run_waits_for_a_result_backend_that_refuses_and_the_event_loop_does_n
 
 @pytest.fixture
 def ended(store: Store) -> Iterator[Celery]:
-    """An app whose task 'a' has failed, which is in the results outbox."""
+    """Yield an app whose task 'a' has failed, which is in the results outbox."""
     app = Celery(
         "unstored", broker="memory://", backend=f"redis://{store.address}/0", set_as_current=False
     )
 
     @app.task(name="work", shared=False)
     def work() -> None:
-        """Never runs."""
+        """Do nothing: no test runs the task."""
 
     app.finalize()
     drive = Driver(store)
@@ -197,7 +197,7 @@ def announce_too_late(store: Store, app: Celery, owed: Owed) -> None:
     app.backend.mark_as_failure = tell
 
 
-def test_who_waits_for_a_result_that_was_not_stored_gets_an_error_when_the_backend_is_back(
+def test_a_caller_waiting_for_an_unstored_result_gets_an_error_when_the_backend_is_back(
     store: Store, ended: Celery
 ) -> None:
     owed: Owed = deque()
@@ -216,7 +216,7 @@ def test_who_waits_for_a_result_that_was_not_stored_gets_an_error_when_the_backe
 
 
 @pytest.mark.parametrize("how", ["it leaves", "it has left"])
-def test_a_node_that_leaves_puts_back_what_it_took_and_could_not_tell(
+def test_a_leaving_node_puts_back_the_results_that_it_could_not_announce(
     store: Store, ended: Celery, how: str
 ) -> None:
     settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)

@@ -21,7 +21,7 @@ from parsync_redis.worker.isolation.locks import CAN_ISOLATE, lock_file
 from parsync_redis.worker.isolation.tie import RunIsolation, tied
 from parsync_redis.worker.isolation.timer import KILL_AFTER, now_s
 from tests.kit.driver import Driver
-from tests.kit.guards import Kept, ended_by, forked
+from tests.kit.guards import GuardedNode, ended_by, forked
 from tests.kit.waiting import child_ended, read_some, until
 
 pytestmark = pytest.mark.skipif(not CAN_ISOLATE, reason="isolation needs Linux")
@@ -34,32 +34,34 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The log file of the worker."""
+    """Return the log file of the worker."""
     log = tmp_path / "worker.log"
     monkeypatch.setattr("parsync_redis.worker.isolation.machine.log_file", lambda: str(log))
     return log
 
 
 @pytest.fixture
-def make(server: EmbeddedServer, file: Path, log: Path) -> Iterator[Callable[..., Kept]]:
-    made: list[Kept] = []
+def make(server: EmbeddedServer, file: Path, log: Path) -> Iterator[Callable[..., GuardedNode]]:
+    made: list[GuardedNode] = []
 
-    def make(**options: Any) -> Kept:
-        made.append(Kept(server.url, file, **options))
+    def make(**options: Any) -> GuardedNode:
+        made.append(GuardedNode(server.url, file, **options))
         return made[-1]
 
     yield make
-    for kept in made:
-        kept.close()
+    for guarded in made:
+        guarded.close()
 
 
 @pytest.fixture
-def kept(make: Callable[..., Kept]) -> Kept:
+def guarded(make: Callable[..., GuardedNode]) -> GuardedNode:
     return make()
 
 
 def spinning(own: RunIsolation) -> int:
-    """A pool process that runs a task without end, which lets no other thread of the process run."""
+    """Start a pool process that runs a task without end, which lets no other thread of the process
+    run; return its process id.
+    """
     begun = Path(f"{own.lock_file}.begun")
 
     def task() -> None:
@@ -84,34 +86,34 @@ def lives(pid: int) -> bool:
 
 
 def test_a_lease_is_kept_and_a_run_lives_though_its_worker_gives_no_sign_of_life(
-    kept: Kept,
+    guarded: GuardedNode,
 ) -> None:
-    pid = spinning(kept.kept(2.0))
+    pid = spinning(guarded.renewed(2.0))
     before_s = now_s()
     until(lambda: now_s() > before_s + 3 * 2.0, "three leases without a sign of life are over")
     assert lives(pid)
-    assert kept.isolation.hindrance((1,)) == ""
+    assert guarded.isolation.hindrance((1,)) == ""
     os.kill(pid, signal.SIGKILL)
     assert ended_by(pid) == signal.SIGKILL
 
 
 @pytest.mark.parametrize("how", ["lapsed", "superseded", "unreachable"])
 def test_a_run_is_killed_when_the_lease_cannot_be_renewed_and_the_log_says_why(
-    kept: Kept, log: Path, server: EmbeddedServer, how: str
+    guarded: GuardedNode, log: Path, server: EmbeddedServer, how: str
 ) -> None:
     """Nobody reads what the guard tells: the interpreter of its worker is held."""
     lease_s = 6.0  # the guard has a fiftieth of it to say why
-    own = kept.kept(lease_s)
+    own = guarded.renewed(lease_s)
     pid = spinning(own)
     before_s = now_s()
     if how == "lapsed":
-        kept.lapse()
+        guarded.give_up()
     elif how == "superseded":
-        kept.store.run(kept.store.commands.register_node(0, "n1", 0, 1.0, "slots=4", 0))
+        guarded.store.run(guarded.store.commands.register_node(0, "n1", 0, 1.0, "slots=4", 0))
     else:
-        kept.store.client.execute_command("CLIENT PAUSE", 60_000, "WRITE")
+        guarded.store.client.execute_command("CLIENT PAUSE", 60_000, "WRITE")
     assert ended_by(pid) == signal.SIGKILL
-    kept.store.client.execute_command("CLIENT UNPAUSE")
+    guarded.store.client.execute_command("CLIENT UNPAUSE")
     assert now_s() - before_s >= (KILL_AFTER - 0.2) * lease_s - 0.5, (
         "the last renewal was up to 0.2 leases before"
     )
@@ -120,57 +122,59 @@ def test_a_run_is_killed_when_the_lease_cannot_be_renewed_and_the_log_says_why(
         "superseded": "another worker has registered",
         "unreachable": "no answer from the server",
     }
-    said = log.read_text()
-    assert f"node n1: its lease was not renewed for {KILL_AFTER * lease_s:g} s (" in said
-    assert why[how] in said
-    assert "CRITICAL" in said
-    assert why[how] in kept.isolation.why_lost(own.guard), (
+    text = log.read_text()
+    assert f"node n1: its lease was not renewed for {KILL_AFTER * lease_s:g} s (" in text
+    assert why[how] in text
+    assert "CRITICAL" in text
+    assert why[how] in guarded.isolation.why_lost(own.guard), (
         "the story of a task of a pool process, too"
     )
 
 
-def test_a_run_and_a_guard_that_are_stopped_are_killed_all_the_same(kept: Kept) -> None:
-    pid = spinning(kept.kept(10.0))
-    for stopped in (pid, kept.pid):
+def test_a_run_and_a_guard_that_are_stopped_are_killed_all_the_same(guarded: GuardedNode) -> None:
+    pid = spinning(guarded.renewed(10.0))
+    for stopped in (pid, guarded.pid):
         os.kill(stopped, signal.SIGSTOP)
     assert ended_by(pid) == signal.SIGKILL, "without a SIGCONT"
 
 
-def test_a_guard_that_died_gets_a_successor_which_keeps_the_lease(kept: Kept) -> None:
-    assert kept.isolation.hindrance((0,)) == "the guard does not keep the lease of the node yet", (
-        "never yet"
-    )
-    first = kept.kept()
-    os.kill(kept.pid, signal.SIGKILL)
+def test_a_guard_that_died_gets_a_successor_which_keeps_the_lease(guarded: GuardedNode) -> None:
+    assert (
+        guarded.isolation.hindrance((0,)) == "the guard does not keep the lease of the node yet"
+    ), "never yet"
+    first = guarded.renewed()
+    os.kill(guarded.pid, signal.SIGKILL)
     until(lambda: not Path(first.guard).exists(), "it is gone")
-    assert "no run could be isolated: [Errno 2]" in kept.isolation.hindrance((0,))
+    assert "no run could be isolated: [Errno 2]" in guarded.isolation.hindrance((0,))
     until(
-        lambda: kept.isolation.why_lost(first.guard) == "its guard was killed",
+        lambda: guarded.isolation.why_lost(first.guard) == "its guard was killed",
         "the worker knows why a run is lost",
     )
-    assert kept.isolation.why_lost("/proc/1/fd/9") == ""
-    with tied(kept.kept().guard):
-        assert kept.isolation.hindrance((0,)) == ""
-    assert kept.isolation.why_lost(first.guard) == "its guard was killed"
+    assert guarded.isolation.why_lost("/proc/1/fd/9") == ""
+    with tied(guarded.renewed().guard):
+        assert guarded.isolation.hindrance((0,)) == ""
+    assert guarded.isolation.why_lost(first.guard) == "its guard was killed"
 
 
-def test_after_leave_the_counter_moves_no_more_and_runs_are_tied_still(kept: Kept) -> None:
-    own = kept.kept(2.0)
-    kept.isolation.leave(60)
-    before = kept.moved
+def test_after_leave_the_counter_moves_no_more_and_runs_are_tied_still(
+    guarded: GuardedNode,
+) -> None:
+    own = guarded.renewed(2.0)
+    guarded.isolation.leave(60)
+    before = guarded.counter
     with open(own.guard, "wb", buffering=0):  # noqa: PTH123
         until(
             lambda: not Path(own.guard).exists(), "it has ended 0.8 leases after its last renewal"
         )
-    assert kept.moved == before
+    assert guarded.counter == before
 
 
 # -- a worker that stands still --------------------------------------------------------------------
 
 
-def placed(kept: Kept, id: str, slot: int) -> Place:
-    """A task that holds a slot of n1, and has not begun."""
-    drive = Driver(kept.store)
+def placed(guarded: GuardedNode, id: str, slot: int) -> Place:
+    """Place a task that holds a slot of n1, and has not begun; return its place."""
+    drive = Driver(guarded.store)
     drive.submit(id)
     place = drive.held(id, drive.take()[id], slots=(slot,))
     assert drive.confirm(place) == "placed"
@@ -178,29 +182,29 @@ def placed(kept: Kept, id: str, slot: int) -> Place:
 
 
 @pytest.mark.parametrize("shards", [1, 16])
-def test_a_worker_that_stands_still_is_suspect_gives_back_what_has_not_begun_and_is_trusted_again(
-    make: Callable[..., Kept], log: Path, shards: int
+def test_a_worker_that_stands_still_is_suspect_and_returns_unstarted_tasks_until_it_is_trusted_again(
+    make: Callable[..., GuardedNode], log: Path, shards: int
 ) -> None:
-    kept = make(shards=shards)
-    drive = Driver(kept.store)
-    assert shards == 1 or kept.store.keys.shard_of("waits"), "not the first"
-    kept.kept()  # the node is not suspect before all tasks are placed
-    runs = placed(kept, "runs", 0)
-    waits = placed(kept, "waits", 1)
+    guarded = make(shards=shards)
+    drive = Driver(guarded.store)
+    assert shards == 1 or guarded.store.keys.shard_of("waits"), "not the first"
+    guarded.renewed()  # the node is not suspect before all tasks are placed
+    runs = placed(guarded, "runs", 0)
+    waits = placed(guarded, "waits", 1)
     assert drive.start(runs) == "ok"
-    kept.keep(2.0)
-    until(lambda: kept.state == "suspect", "no sign came")
+    guarded.give_sign(2.0)
+    until(lambda: guarded.state == "suspect", "no sign came")
     assert drive.hash("notes")["n1"].startswith(NO_SIGN)
     until(lambda: drive.state("waits") == "pending", "it goes back")
     assert drive.status("waits").why.startswith(NO_SIGN)
     assert drive.bits(4) == "0000", "nothing is placed here"
     assert drive.state("runs") == "running"
     assert drive.start(waits) == "refused"
-    before = kept.moved
-    until(lambda: kept.moved > before + 2, "its lease is kept")
-    kept.keep(2.0)
+    before = guarded.counter
+    until(lambda: guarded.counter > before + 2, "its lease is kept")
+    guarded.give_sign(2.0)
     until(
-        lambda: (kept.state, drive.bits(4)) == ("up", "0111"),
+        lambda: (guarded.state, drive.bits(4)) == ("up", "0111"),
         "it gives a sign of life, and gets tasks",
     )
     assert "n1" not in drive.hash("notes")
@@ -209,80 +213,95 @@ def test_a_worker_that_stands_still_is_suspect_gives_back_what_has_not_begun_and
 
 
 def test_a_worker_that_stands_still_past_the_limit_is_ended_with_its_runs_and_the_log_says_why(
-    make: Callable[..., Kept], log: Path
+    make: Callable[..., GuardedNode], log: Path
 ) -> None:
-    kept = make(standstill_s=4.0)
-    pid = spinning(kept.kept(2.0))
+    guarded = make(standstill_s=4.0)
+    pid = spinning(guarded.renewed(2.0))
     began_s = now_s()
     assert ended_by(pid) == signal.SIGKILL
     assert now_s() - began_s >= 4.0 - 0.5
     assert f"CRITICAL/Guard] node n1: {NO_SIGN} for 4 s" in log.read_text()
-    assert kept.state == "suspect", "the leader says why it was lost"
-    assert "after 4 s it is ended" in Driver(kept.store).hash("notes")["n1"]
+    assert guarded.state == "suspect", "the leader says why it was lost"
+    assert "after 4 s it is ended" in Driver(guarded.store).hash("notes")["n1"]
 
 
-def test_a_guard_that_takes_over_trusts_a_node_that_an_earlier_one_has_marked(kept: Kept) -> None:
-    kept.store.run(kept.store.commands.set_node(0, "n1", "suspect", kept.inc, f"{NO_SIGN}: x"))
-    kept.kept()
-    until(lambda: kept.state == "up", "its worker gives signs of life")
+def test_a_guard_that_takes_over_trusts_a_node_that_an_earlier_one_has_marked(
+    guarded: GuardedNode,
+) -> None:
+    guarded.store.run(
+        guarded.store.commands.set_node(0, "n1", "suspect", guarded.inc, f"{NO_SIGN}: x")
+    )
+    guarded.renewed()
+    until(lambda: guarded.state == "up", "its worker gives signs of life")
 
 
 def test_a_node_is_trusted_again_though_the_server_has_lost_the_write_that_trusted_it(
-    kept: Kept,
+    guarded: GuardedNode,
 ) -> None:
-    kept.kept(2.0)
+    guarded.renewed(2.0)
     until(
-        lambda: kept.keep(2.0) and "n1" not in Driver(kept.store).hash("notes"), "nothing is unsure"
+        lambda: guarded.give_sign(2.0) and "n1" not in Driver(guarded.store).hash("notes"),
+        "nothing is unsure",
     )
-    kept.store.run(kept.store.commands.set_node(0, "n1", "suspect", kept.inc, f"{NO_SIGN}: x"))
-    until(lambda: (kept.keep(2.0), kept.state)[1] == "up", "its worker gives signs of life")
-
-
-def test_a_guard_does_not_trust_a_node_that_the_leader_suspects(kept: Kept) -> None:
-    kept.kept(2.0)
-    kept.store.run(
-        kept.store.commands.set_node(0, "n1", "suspect", kept.inc, "three tasks were lost in a row")
+    guarded.store.run(
+        guarded.store.commands.set_node(0, "n1", "suspect", guarded.inc, f"{NO_SIGN}: x")
     )
-    before = kept.moved
-    until(lambda: (kept.keep(2.0), kept.moved)[1] > before + 3, "its lease is kept")
-    assert kept.state == "suspect"
-
-
-def test_a_new_guard_does_not_trust_a_node_that_the_leader_suspects(kept: Kept) -> None:
-    kept.store.run(
-        kept.store.commands.set_node(0, "n1", "suspect", kept.inc, "three tasks were lost in a row")
+    until(
+        lambda: (guarded.give_sign(2.0), guarded.state)[1] == "up", "its worker gives signs of life"
     )
-    before = kept.moved
-    kept.kept(2.0)
-    until(lambda: (kept.keep(2.0), kept.moved)[1] > before + 3, "its lease is kept")
-    assert kept.state == "suspect"
+
+
+def test_a_guard_does_not_trust_a_node_that_the_leader_suspects(guarded: GuardedNode) -> None:
+    guarded.renewed(2.0)
+    guarded.store.run(
+        guarded.store.commands.set_node(
+            0, "n1", "suspect", guarded.inc, "three tasks were lost in a row"
+        )
+    )
+    before = guarded.counter
+    until(lambda: (guarded.give_sign(2.0), guarded.counter)[1] > before + 3, "its lease is kept")
+    assert guarded.state == "suspect"
+
+
+def test_a_new_guard_does_not_trust_a_node_that_the_leader_suspects(guarded: GuardedNode) -> None:
+    guarded.store.run(
+        guarded.store.commands.set_node(
+            0, "n1", "suspect", guarded.inc, "three tasks were lost in a row"
+        )
+    )
+    before = guarded.counter
+    guarded.renewed(2.0)
+    until(lambda: (guarded.give_sign(2.0), guarded.counter)[1] > before + 3, "its lease is kept")
+    assert guarded.state == "suspect"
 
 
 def test_a_worker_with_more_descriptors_than_select_takes_has_a_guard(
-    make: Callable[..., Kept],
+    make: Callable[..., GuardedNode],
 ) -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, most[1]), most[1]))
     opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
     try:
-        assert make().kept(2.0).guard
+        assert make().renewed(2.0).guard
     finally:
         for fd in opened:
             os.close(fd)
         resource.setrlimit(resource.RLIMIT_NOFILE, most)
 
 
-def test_an_event_loop_that_stands_still_is_what_the_worker_says(kept: Kept) -> None:
-    kept.keep(still="its event loop stands still; it waits in x.y")
-    until(lambda: kept.state == "suspect", "it says so")
-    kept.keep()
-    until(lambda: kept.state == "up", "it turns")
+def test_a_node_is_suspect_while_its_worker_reports_a_still_event_loop(
+    guarded: GuardedNode,
+) -> None:
+    guarded.give_sign(still="its event loop stands still; it waits in x.y")
+    until(lambda: guarded.state == "suspect", "it says so")
+    guarded.give_sign()
+    until(lambda: guarded.state == "up", "it turns")
 
 
 # -- nothing holds it up ---------------------------------------------------------------------------
 
 
-def test_a_guard_renews_though_nobody_reads_what_it_tells_and_its_log_takes_no_more(
+def test_a_guard_renews_while_its_reports_are_unread_and_its_log_is_full(
     server: EmbeddedServer, file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("parsync_redis.worker.isolation.machine.log_file", lambda: "")
@@ -297,22 +316,22 @@ def test_a_guard_renews_though_nobody_reads_what_it_tells_and_its_log_takes_no_m
     os.set_blocking(writing, True)
     stderr = os.dup(2)
     os.dup2(writing, 2)
-    kept = Kept(server.url, file)
+    guarded = GuardedNode(server.url, file)
     try:
-        kept.isolation.begin()
+        guarded.isolation.begin()
     finally:
         os.dup2(stderr, 2)
     try:
-        kept.kept(0.5)
-        fcntl.fcntl(kept.isolation._guard._output, fcntl.F_SETPIPE_SZ, 4096)  # type: ignore[union-attr]
-        began = kept.moved
+        guarded.renewed(0.5)
+        fcntl.fcntl(guarded.isolation._guard._output, fcntl.F_SETPIPE_SZ, 4096)  # type: ignore[union-attr]
+        began = guarded.counter
         began_s = time.monotonic()
-        until(lambda: kept.state == "suspect", "it has something to log")
-        until(lambda: kept.moved > began + 4096 // 50 + 20, "it renews after the pipe is full")
-        print(f"{kept.moved - began} renewals in {time.monotonic() - began_s:.1f} s")
-        assert kept.isolation.hindrance((0,)) == ""
+        until(lambda: guarded.state == "suspect", "it has something to log")
+        until(lambda: guarded.counter > began + 4096 // 50 + 20, "it renews after the pipe is full")
+        print(f"{guarded.counter - began} renewals in {time.monotonic() - began_s:.1f} s")
+        assert guarded.isolation.hindrance((0,)) == ""
     finally:
-        kept.close()
+        guarded.close()
         for descriptor in (reading, writing, stderr):
             os.close(descriptor)
 
@@ -326,10 +345,10 @@ def test_the_guard_ends_with_its_worker_and_not_by_signals_that_are_for_the_work
     """A child of the worker has inherited the pipe, and lives on."""
 
     def work() -> None:
-        kept = Kept(server.url, file)
-        kept.kept()
+        guarded = GuardedNode(server.url, file)
+        guarded.renewed()
         child = forked(signal.pause)
-        os.write(writing, f"{kept.pid} {child}".encode())
+        os.write(writing, f"{guarded.pid} {child}".encode())
         signal.pause()
 
     reading, writing = os.pipe()
@@ -349,13 +368,13 @@ def test_the_guard_ends_with_its_worker_and_not_by_signals_that_are_for_the_work
     os.kill(child, signal.SIGKILL)
 
 
-def test_who_has_ended_its_run_outlives_the_guard(kept: Kept) -> None:
-    tie = kept.kept().guard
+def test_a_process_whose_run_has_ended_outlives_the_guard(guarded: GuardedNode) -> None:
+    tie = guarded.renewed().guard
 
     def work() -> None:
         with tied(tie):
             child = forked(signal.pause)  # the child has inherited the tie
-        os.kill(kept.pid, signal.SIGKILL)
+        os.kill(guarded.pid, signal.SIGKILL)
         until(lambda: not os.path.exists(tie), "the guard is gone")  # noqa: PTH110
         os.kill(child, signal.SIGKILL)
         os._exit(7)
@@ -375,15 +394,15 @@ def test_the_guard_shows_no_secret_and_runs_no_code_of_the_app(
     monkeypatch.syspath_prepend(str(tmp_path))
     with Store.from_url(server.url, "x").client as client:
         client.execute_command("ACL SETUSER guarded on >pass-phrase ~* &* +@all")
-    kept = Kept(server.url.replace("redis://", "redis://guarded:pass-phrase@"), file)
+    guarded = GuardedNode(server.url.replace("redis://", "redis://guarded:pass-phrase@"), file)
     try:
-        kept.kept()
+        guarded.renewed()
         told = (
-            Path(f"/proc/{kept.pid}/cmdline").read_bytes()
-            + Path(f"/proc/{kept.pid}/environ").read_bytes()
+            Path(f"/proc/{guarded.pid}/cmdline").read_bytes()
+            + Path(f"/proc/{guarded.pid}/environ").read_bytes()
         )
         assert b"guard.py" in told
         assert b"pass-phrase" not in told
         assert not (tmp_path / "ran").exists()
     finally:
-        kept.close()
+        guarded.close()

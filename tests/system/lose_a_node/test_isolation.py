@@ -60,7 +60,7 @@ def rig(new_rig: Callable[..., Rig], folder: Path) -> Rig:
 def start(
     rig: Rig, node: str, slots: int = 1, pool: str = "prefork", *flags: str, **env: str
 ) -> None:
-    """Starts a worker as this node, with a label of that name, and flags and variables
+    """Start a worker as this node, with a label of that name, and flags and variables
     of its own.
     """
     command = [
@@ -99,7 +99,7 @@ def submit(rig: Rig, node: str, task: str, *args: Any) -> str:
 
 
 def read(path: Path) -> list[Tick]:
-    """The ticks in a file, in their order."""
+    """Return the ticks in a file, in their order."""
     rows = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
     ticks = [
         Tick(node, int(slot), attempt, int(pid), float(at_s))
@@ -109,7 +109,7 @@ def read(path: Path) -> list[Tick]:
 
 
 def overlaps(ticks: Iterable[Tick]) -> list[Tick]:
-    """The ticks of runs that were no longer the last to begin in their slot."""
+    """Return the ticks of runs that were no longer the last to begin in their slot."""
     found = []
     began = dict[tuple[str, int], list[int]]()
     for tick in ticks:
@@ -141,16 +141,16 @@ BOTH, LOCKED, GUARDED, NEITHER = range(4)
 
 @pytest.fixture(scope="module")
 def zombie(rig: Rig, folder: Path) -> tuple[list[Tick], float, set[int]]:
-    """A worker runs tasks in four slots, is stopped past its lease while a successor takes its
-    name, and goes on.
+    """Stop a worker with tasks in four slots past its lease while a successor takes its name, and
+    let it go on.
 
-    All ticks; when the pool processes of the older went on; their ids.
+    Return all ticks; when the pool processes of the older worker went on; their ids.
     """
     env = {"TEST_UNLOCKED": f"{GUARDED} {NEITHER}", "TEST_UNGUARDED": f"{LOCKED} {NEITHER}"}
     ids = []
 
     def running() -> dict[int, int]:
-        """The process that ticked last in each slot."""
+        """Return the process that ticked last in each slot."""
         return {tick.slot: tick.pid for tick in read(folder / "zombie")}
 
     start(rig, "zombie", slots=4, **env)
@@ -171,12 +171,12 @@ def zombie(rig: Rig, folder: Path) -> tuple[list[Tick], float, set[int]]:
     rig.until(lambda: time.monotonic() > stopped_s + 1.2 * LEASE_S, "the lease is over")
     assert running()[LOCKED] == old[LOCKED]
     went_on_s = time.monotonic()
-    seen = len(read(folder / "zombie"))
+    before = len(read(folder / "zombie"))
     for pid in old.values():
         # the pool processes go on first: the worker would end their runs
         os.kill(pid, signal.SIGCONT)
     rig.until(
-        lambda: len([t for t in read(folder / "zombie")[seen:] if t.pid in old.values()]) > 4,
+        lambda: len([t for t in read(folder / "zombie")[before:] if t.pid in old.values()]) > 4,
         "old runs go on",
     )
     os.killpg(older.popen.pid, signal.SIGCONT)
@@ -219,7 +219,7 @@ def test_without_isolation_two_runs_are_seen_in_one_slot(zombie: Any) -> None:
 # -- processes that a task leaves behind (F27) -----------------------------------------------------
 
 
-def test_a_slot_in_which_a_program_lives_on_is_given_to_nobody_until_it_ends(
+def test_a_slot_with_a_surviving_program_is_not_given_away_until_the_program_ends(
     rig: Rig, folder: Path
 ) -> None:
     start(rig, "leaves", slots=2)
@@ -257,7 +257,7 @@ def test_a_slot_in_which_a_program_lives_on_is_given_to_nobody_until_it_ends(
 
 @pytest.fixture(scope="module")
 def bare(rig: Rig, folder: Path) -> Iterator[Path]:
-    """A worker of one process, and its folder of locks."""
+    """Start a worker of one process; yield its folder of locks."""
     own = folder / "own"
     start(rig, "bare", PARSYNC_LOCK_DIR=str(own))
     rig.until_up("bare")
@@ -265,7 +265,7 @@ def bare(rig: Rig, folder: Path) -> Iterator[Path]:
     rig.stack.terminate("bare")
 
 
-def test_nothing_is_started_while_the_folder_of_locks_is_gone_and_cannot_be_made(
+def test_no_run_starts_while_the_folder_of_locks_is_missing_and_cannot_be_created(
     rig: Rig, folder: Path, bare: Path
 ) -> None:
     shutil.rmtree(bare)
@@ -288,9 +288,9 @@ def test_a_run_that_could_not_begin_costs_its_task_no_start_and_its_slot_is_shut
     rig.until_state(submit(rig, "bare", "uses_up_descriptors", "used"), "succeeded")
     id = submit(rig, "bare", "ticks", "begins")
     rig.until(lambda: "node bare: it could not begin" in rig.lines("bare"), "the slot is shut")
-    found = rig.status(id)
-    assert found.starts == 0
-    assert any("could not begin: [Errno 24]" in lost.why for lost in found.history), found
+    status = rig.status(id)
+    assert status.starts == 0
+    assert any("could not begin: [Errno 24]" in lost.why for lost in status.history), status
     assert rig.lines("bare").count("could not begin ([Errno 24]") == 1
     os.kill(int((folder / "used").read_text()), signal.SIGKILL)
     assert rig.until_state(id, "running").starts == 1
@@ -341,7 +341,7 @@ class Wire:
 
 @pytest.fixture(scope="module")
 def wire(rig: Rig) -> Iterator[Wire]:
-    """A wire, and behind it a worker of processes and one of threads."""
+    """Yield a wire, behind which are a worker of processes and one of threads."""
     if PRIMARIES:
         pytest.skip("a wire leads to one server")
     wire = Wire(int(rig.redis.connection_pool.connection_kwargs["port"]))
@@ -372,7 +372,7 @@ def test_a_pause_of_a_third_of_a_lease_and_a_task_that_lets_no_thread_run_kill_n
     rig.until_idle()
 
 
-def test_a_run_is_dead_before_the_lease_of_its_worker_is_over_that_cannot_reach_the_server(
+def test_a_worker_cut_off_from_the_server_kills_its_runs_before_its_lease_ends(
     rig: Rig, folder: Path, wire: Wire
 ) -> None:
     ids = {pool: submit(rig, pool, "ticks", f"cut-{pool}") for pool in POOLS}
@@ -413,14 +413,14 @@ def lives(pid: int) -> bool:
 
 
 def guard_of(worker: int) -> int:
-    """The process of a worker's guard."""
+    """Return the process id of a worker's guard."""
     children = Path(f"/proc/{worker}/task").glob("*/children")
     pids = [int(pid) for file in children for pid in file.read_text().split()]
     (guard,) = [pid for pid in pids if b"guard.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     return guard
 
 
-def test_a_worker_whose_guard_is_killed_says_so_of_what_it_ran_and_starts_another(
+def test_a_worker_whose_guard_is_killed_reports_its_runs_and_starts_a_new_guard(
     rig: Rig, folder: Path
 ) -> None:
     start(rig, "bereft")

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.serial
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """Two schedulers."""
+    """Return a rig with two schedulers."""
     rig = new_rig()
     rig.schedulers(2)
     return rig

@@ -74,7 +74,7 @@ def test_a_task_that_holds_the_interpreter_for_longer_than_the_lease_succeeds_at
     rig.stack.terminate(pool)
 
 
-def test_what_waits_at_a_waiting_seat_behind_a_task_that_holds_the_interpreter_goes_back(
+def test_a_task_at_a_waiting_seat_goes_back_while_the_running_task_holds_the_interpreter(
     rig: Rig, folder: Path
 ) -> None:
     start(rig, "seats", 1, "solo")
@@ -99,7 +99,7 @@ def test_what_waits_at_a_waiting_seat_behind_a_task_that_holds_the_interpreter_g
     rig.stack.terminate("seats")
 
 
-def test_what_a_stopped_worker_runs_goes_on_and_it_gets_nothing_new(rig: Rig, folder: Path) -> None:
+def test_a_stopped_worker_keeps_its_runs_and_gets_no_new_task(rig: Rig, folder: Path) -> None:
     start(rig, "stopped", slots=2)
     rig.until_up("stopped")
     inc = rig.node("stopped").inc
@@ -110,8 +110,8 @@ def test_what_a_stopped_worker_runs_goes_on_and_it_gets_nothing_new(rig: Rig, fo
         rig.until(lambda: rig.node("stopped").state == "suspect", "it gives no sign of life")
         waits = submit(rig, "stopped", "ticks", "stopped")
         rig.until(lambda: time.monotonic() > stopped_s + 2 * LEASE_S, "two leases are over")
-        seen = len(read(folder / "stopped"))
-        rig.until(lambda: len(read(folder / "stopped")) > seen + 3, "what it runs goes on")
+        before = len(read(folder / "stopped"))
+        rig.until(lambda: len(read(folder / "stopped")) > before + 3, "what it runs goes on")
         assert rig.node("stopped").state == "suspect"
         assert rig.status(waits).state == "waiting"
         assert "it is suspect" in rig.status(waits).why
@@ -123,7 +123,7 @@ def test_what_a_stopped_worker_runs_goes_on_and_it_gets_nothing_new(rig: Rig, fo
 
 
 @pytest.mark.parametrize("pool", ["prefork", "solo"])
-def test_a_worker_that_stands_still_for_longer_than_the_limit_loses_its_runs_and_all_is_told(
+def test_a_worker_that_stands_still_past_the_limit_loses_its_runs_and_the_reason_is_shown(
     rig: Rig, folder: Path, pool: str
 ) -> None:
     """The log file has the reason before the kill, and the task's story has it after."""

@@ -23,7 +23,7 @@ APP = f"{POISON}:app"
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """Two schedulers, a node of two processes."""
+    """Return a rig with two schedulers, a node of two processes."""
     rig = new_rig()
     rig.schedulers(2, lease_s=LONG_LEASE_S)
     rig.stack.worker(
@@ -34,7 +34,7 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 
 
 def notes(rig: Rig, name: str, n: int, seconds: float = 0.0, **options: Any) -> list[str]:
-    """Submits n tasks that mark their begin and end."""
+    """Submit n tasks that mark their begin and end."""
     return rig.client.submit_many(
         {
             "name": "tests.kit.apps.marks.noted",
@@ -88,7 +88,7 @@ def test_workers_restarted_under_load_run_each_task_once(rig: Rig) -> None:
     rig.until(lambda: rig.node("n2").state == "", "n2 has left")
 
 
-def test_what_a_pool_process_was_handed_runs_once_though_the_worker_stops_before_it_begins(
+def test_a_task_handed_to_a_pool_process_runs_once_though_the_worker_stops_first(
     rig: Rig,
 ) -> None:
     """The task is in the pipe of a process. Celery throws away each task that no process has reported to have begun."""

@@ -30,7 +30,7 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 
 
 def load(rig: Rig, name: str) -> list[str]:
-    """Tasks for some seconds, of which some already run and most wait."""
+    """Submit tasks for some seconds, of which some already run and most wait."""
     names = [f"{name}-{i}" for i in range(TASKS)]
     ids = rig.client.submit_many(
         {"name": "tests.kit.apps.marks.noted", "args": [task, 0.1], "id": task} for task in names
@@ -40,8 +40,8 @@ def load(rig: Rig, name: str) -> list[str]:
 
 
 def all_done_and_none_twice(rig: Rig, ids: list[str]) -> int:
-    """Every task succeeded, its last attempt is the only accepted one; how many starts
-    were lost.
+    """Check that every task succeeded and that its last attempt is the only accepted one; return
+    how many starts were lost.
     """
     left = rig.client.wait(ids, timeout=180)
     assert {status.state for status in left.values()} == {"succeeded"}, left
@@ -70,7 +70,7 @@ def report(record: Record, what: str, since_s: float) -> None:
     print(f"{what}: {took_s:.2f} s, {took_s / LEASE_S:.2f} leases")
 
 
-def test_a_killed_worker_costs_no_task_and_its_running_ones_start_elsewhere(
+def test_a_killed_worker_loses_no_task_and_its_running_tasks_start_elsewhere(
     rig: Rig, record_property: Record
 ) -> None:
     ids = load(rig, "worker")
@@ -92,7 +92,7 @@ def test_a_killed_worker_costs_no_task_and_its_running_ones_start_elsewhere(
     rig.worker("n1", pool="prefork", slots=2)
 
 
-def test_a_killed_scheduler_costs_no_task_and_what_it_had_taken_goes_back(
+def test_a_killed_scheduler_loses_no_task_and_its_taken_tasks_go_back(
     rig: Rig, record_property: Record
 ) -> None:
     ids = load(rig, "scheduler")

@@ -23,13 +23,13 @@ ENV = {"PYTHONPATH": str(REPO), "CELERY_RESULT_BACKEND": "cache+memory://"}
 
 @pytest.fixture
 def port() -> int:
-    """A port on which nobody listens yet."""
+    """Return a port on which nobody listens yet."""
     return free_port()
 
 
 @pytest.fixture
 def stack(port: int, tmp_path: Path) -> Iterator[LocalStack]:
-    """A stack whose server is not there; its worker has begun to wait."""
+    """Yield a stack whose server is not there; its worker has begun to wait."""
     url = f"redis://:secret@127.0.0.1:{port}/0"
     with LocalStack("absent", url, logs=tmp_path, cwd=REPO, env=ENV) as stack:
         stack.start("n1", NODE)

@@ -34,7 +34,7 @@ def aof_server(program: str) -> Iterator[EmbeddedServer]:
 
 
 def spoil(server: EmbeddedServer, change: Callable[[bytes], bytes]) -> None:
-    """Kills the server, changes its append-only file, and starts it again."""
+    """Kill the server, change its append-only file, and start it again."""
     server.process.kill()
     ended(server.process)
     file = max(server.folder.glob("appendonlydir/*.incr.aof"))
@@ -43,7 +43,9 @@ def spoil(server: EmbeddedServer, change: Callable[[bytes], bytes]) -> None:
 
 
 def live(server: EmbeddedServer) -> Store:
-    """A cluster in which some tasks have run, one after the other, and other tasks have begun."""
+    """Return a cluster in which some tasks have run, one after the other, and other tasks have
+    begun.
+    """
     store = Store.from_url(server.url, "torn")
     drive = Driver(store)
     drive.node(slots=2, resources={"mem": 100})

@@ -55,7 +55,9 @@ def test_tasks_are_placed_while_every_subscription_is_cut_again_and_again(
         client.close()
 
 
-def test_a_listener_that_was_too_slow_is_deaf_once_and_hears_again(server: EmbeddedServer) -> None:
+def test_a_too_slow_listener_loses_messages_once_and_subscribes_again(
+    server: EmbeddedServer,
+) -> None:
     store = Store.from_url(server.url, "listener")
     client: Any = store.client
     before = client.config_get("client-output-buffer-limit")["client-output-buffer-limit"]

@@ -24,8 +24,8 @@ PATIENCE_S = 180.0
 
 @pytest.fixture(params=list(server_programs().values()), ids=list(server_programs()))
 def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EmbeddedServer]:
-    """A server that shrugs at the signal which a process gets with the error of a file that grew
-    too large.
+    """Yield a server that shrugs at the signal which a process gets with the error of a file that
+    grew too large.
     """
     program = tmp_path / "server"
     program.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec {request.param} \"$@\"\n")
@@ -35,7 +35,7 @@ def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Embed
 
 
 def fill(drive: Driver, accepted: list[str], deadline: float) -> None:
-    """Submits tasks until the server refuses one; those that it took are in `accepted`."""
+    """Submit tasks until the server refuses one; those that it took are in `accepted`."""
     while time.monotonic() < deadline:
         id = f"t{len(accepted)}"
         drive.submit(id, message=b"x" * 500)

@@ -55,7 +55,7 @@ class Node:
         self.reporter.start()
 
     def held(self, task: str = "a") -> Place:
-        """Places a task that is taken."""
+        """Place a task that is taken."""
         return self.drive.held(task, self.drive.taken(task))
 
     def start(self, *bells: Place) -> list[Run]:
@@ -76,12 +76,12 @@ class Node:
             client.restore(key, 0, value)
 
     def end(self, run: Run, outcome: str) -> None:
-        """Reports how a run ended, until its slots are free."""
+        """Report how a run ended, until its slots are free."""
         self.reporter.ended(run, outcome)
         until(lambda: len(self.state.runs) == 0, "its slots are free")
 
     def rung(self) -> list[Place]:
-        """The doorbells that two passes of the reconciler ring."""
+        """Return the doorbells that two passes of the reconciler ring."""
         for _ in range(2):
             self.reconciler.reconcile(self.store)
         return [read_doorbell(bell) for bell in self.drive.inbox()]
@@ -89,10 +89,10 @@ class Node:
 
 @pytest.fixture(params=[0, 4], ids=["no look-ahead", "look-ahead"])
 def node(store: Store, request: pytest.FixtureRequest) -> Iterator[Node]:
-    found = Node(store, request.param)
-    yield found
-    found.reporter.close()
-    joined(found.reporter)
+    node_rig = Node(store, request.param)
+    yield node_rig
+    node_rig.reporter.close()
+    joined(node_rig.reporter)
 
 
 @pytest.mark.parametrize("lost", ["outcome", "start"])
@@ -156,7 +156,7 @@ def test_a_run_whose_start_the_server_has_lost_is_started_again_while_it_goes_on
     assert node.drive.state("a") == "running"
 
 
-def test_an_outcome_of_an_attempt_that_others_have_is_dropped(node: Node) -> None:
+def test_the_outcome_of_a_replaced_attempt_is_dropped(node: Node) -> None:
     bell = node.held()
     (run,) = node.start(bell)
     assert node.drive.requeue(bell) == "pending"

@@ -42,7 +42,7 @@ REFUSED = {
 
 @contextmanager
 def full(store: Store) -> Iterator[None]:
-    """The server's memory is full meanwhile."""
+    """Keep the server's memory full meanwhile."""
     client: Any = store.client
     client.config_set("maxmemory", 1)
     try:
@@ -53,7 +53,7 @@ def full(store: Store) -> Iterator[None]:
 
 @pytest.fixture
 def busy(store: Store) -> Driver:
-    """A cluster in which each of `calls` would change something."""
+    """Return the driver of a cluster in which each of `calls` would change something."""
     drive = Driver(store)
     return busy_cluster(drive)
 
@@ -104,7 +104,9 @@ def test_old_records_are_forgotten_though_memory_is_full(busy: Driver) -> None:
     assert client.exists(busy.keys.queue("ended_2")) == 0
 
 
-def test_what_a_running_task_does_next_is_let_pass(busy: Driver) -> None:
+def test_a_successor_and_a_cancel_of_a_running_task_are_accepted_while_memory_is_full(
+    busy: Driver,
+) -> None:
     attempt = busy.record("a").attempt
     with full(busy.store):
         assert busy.submit("a", after=attempt) == "next"
@@ -151,7 +153,7 @@ def test_a_result_in_the_outbox_waits_until_the_result_backend_on_that_server_ta
 
     @app.task(name="work", shared=False)
     def work() -> None:
-        """Never runs."""
+        """Do nothing: no test runs the task."""
 
     app.finalize()
     busy.store.client.delete(busy.keys.queue("outbox"))
@@ -164,7 +166,9 @@ def test_a_result_in_the_outbox_waits_until_the_result_backend_on_that_server_ta
     app.backend.client.close()
 
 
-def test_a_result_that_can_neither_be_told_nor_put_back_is_told_later(busy: Driver) -> None:
+def test_a_result_that_can_be_neither_delivered_nor_put_back_is_delivered_later(
+    busy: Driver,
+) -> None:
     port = busy.store.address.rpartition(":")[2]
     app = Celery("outbox", broker="memory://", backend=f"redis://127.0.0.1:{port}/0")
     admin: Any = busy.store.client
@@ -172,7 +176,7 @@ def test_a_result_that_can_neither_be_told_nor_put_back_is_told_later(busy: Driv
 
     @app.task(name="work", shared=False)
     def work() -> None:
-        """Never runs."""
+        """Do nothing: no test runs the task."""
 
     app.finalize()
     outbox = busy.keys.queue("outbox")
@@ -197,7 +201,7 @@ def test_a_result_that_can_neither_be_told_nor_put_back_is_told_later(busy: Driv
     app.backend.client.close()
 
 
-def test_while_memory_is_full_work_ends_and_nobody_is_lost_and_then_all_goes_on(
+def test_full_memory_lets_runs_end_loses_no_process_and_afterwards_all_work_goes_on(
     server: EmbeddedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -228,10 +232,10 @@ def test_while_memory_is_full_work_ends_and_nobody_is_lost_and_then_all_goes_on(
             working=True,
         )
         assert len(small_cluster.started) == 5, "each was started once"
-        said = [
+        messages = [
             record.getMessage() for record in caplog.records if "is full" in record.getMessage()
         ]
-        assert 0 < len(said) <= 2, f"each scheduler says it once: {said}"
+        assert 0 < len(messages) <= 2, f"each scheduler says it once: {messages}"
     finally:
         small_cluster.close()
     assert not audit(small_cluster.store)

@@ -74,7 +74,7 @@ POLICY = {"max_retries": 2, "interval_start": 0, "interval_step": 0.01, "interva
         ({"task_publish_retry_policy": POLICY}, {"retry_policy": {"max_retries": 0}}, 1),
     ],
 )
-def test_it_is_asked_as_often_as_the_call_or_the_app_says(
+def test_a_publish_is_retried_as_often_as_the_call_or_the_app_sets(
     deaf: Deaf, conf: Any, call: Any, tries: int
 ) -> None:
     placed = task(deaf.url, **conf)
@@ -84,7 +84,9 @@ def test_it_is_asked_as_often_as_the_call_or_the_app_says(
     assert deaf.calls == tries
 
 
-def test_without_a_word_it_is_asked_for_as_long_as_the_clients_patience_lasts(deaf: Deaf) -> None:
+def test_with_the_default_retry_policy_a_publish_is_retried_for_the_clients_patience(
+    deaf: Deaf,
+) -> None:
     with pytest.raises(OperationalError):
         task(deaf.url, retry_for_s=3).delay()
     assert deaf.calls > 2
@@ -127,16 +129,18 @@ def test_send_task_of_a_name_that_was_never_looked_up_is_refused_after_one_try(d
 
 
 @pytest.mark.one_server(-1)
-def test_what_the_server_said_of_a_name_holds_while_it_is_away(
+def test_the_answer_about_a_name_is_kept_while_the_server_is_away(
     server: EmbeddedServer, deaf: Deaf
 ) -> None:
     app = Celery("caller", broker="memory://", set_as_current=False)
-    found: Any = Parsync(app, server.url)
+    parsync: Any = Parsync(app, server.url)
     assert app.send_task("other.plain").id
-    found._client = Parsync(Celery("away", broker=deaf.url, set_as_current=False)).client
+    parsync._client = Parsync(Celery("away", broker=deaf.url, set_as_current=False)).client
     assert app.send_task("other.plain").id
     assert deaf.calls == 0, "the answer holds for some seconds"
-    found.options._known = {name: (said, 0.0) for name, (said, _) in found.options._known.items()}
+    parsync.options._known = {
+        name: (said, 0.0) for name, (said, _) in parsync.options._known.items()
+    }
     assert app.send_task("other.plain").id
     assert app.send_task("other.plain").id
     assert deaf.calls == 1
@@ -144,7 +148,7 @@ def test_what_the_server_said_of_a_name_holds_while_it_is_away(
         app.send_task("another")
 
 
-def test_a_revoke_is_told_to_the_workers_though_the_server_is_away(deaf: Deaf) -> None:
+def test_a_revoke_reaches_the_workers_while_the_server_is_away(deaf: Deaf) -> None:
     app = Celery("revoker", broker="memory://", set_as_current=False)
     Parsync(app, deaf.url)
     told: list[Any] = []

@@ -22,7 +22,7 @@ from tests.kit.waiting import joined
 
 @pytest.fixture
 def own() -> Iterator[EmbeddedServer]:
-    """A server of this test's own: Redis, if it is there."""
+    """Yield a server of this test's own: Redis, if it is there."""
     program = list(server_programs().values())[-1]
     with EmbeddedServer(
         program, options={"busy-reply-threshold": 100, "enable-debug-command": "yes"}
@@ -32,7 +32,7 @@ def own() -> Iterator[EmbeddedServer]:
 
 @pytest.fixture
 def small_cluster(own: EmbeddedServer) -> Iterator[SmallCluster]:
-    """A cluster with a node; whatever happens to the server, it goes on afterwards."""
+    """Yield a cluster with a node; whatever happens to the server, it goes on afterwards."""
     small_cluster = SmallCluster(own.url, "refusing")
     small_cluster.node("n1", 2)
     yield small_cluster
@@ -50,7 +50,7 @@ def small_cluster(own: EmbeddedServer) -> Iterator[SmallCluster]:
 
 
 def client(small_cluster: SmallCluster, own: EmbeddedServer) -> ParsyncClient:
-    """A client that has met the server when all was well, and does not wait for long."""
+    """Return a client that has met the server when all was well, and does not wait for long."""
     made = ParsyncClient.from_url(own.url, "refusing")
     made.check()
     made.requests.retry_for_s = 0.2
@@ -166,9 +166,9 @@ def test_the_doctor_goes_on_where_the_server_has_no_config_command(tmp_path: Pat
     with EmbeddedServer(
         list(server_programs().values())[-1], options={"include": renamed}
     ) as server:
-        found = {
+        checks = {
             check.name: check
             for check in check_up(Store.from_url(server.url, "none"), Settings(url=server.url))
         }
-    assert "does not tell this login its settings" in found["lists"].text
-    assert found["persistence"].level == "warn"
+    assert "does not tell this login its settings" in checks["lists"].text
+    assert checks["persistence"].level == "warn"

@@ -35,7 +35,7 @@ class Site(Rig):
     serving: Serving
 
     def pids(self) -> dict[str, int]:
-        """The programs that are alive."""
+        """Return the programs that are alive."""
         return {name: self.stack.processes[name].popen.pid for name in self.stack.alive()}
 
     def noticed(self, process: str) -> int:

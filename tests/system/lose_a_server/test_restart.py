@@ -31,7 +31,7 @@ def program(request: pytest.FixtureRequest) -> str:
 
 @contextmanager
 def submitting(client: ParsyncClient, accepted: list[str]) -> Iterator[None]:
-    """A thread submits tasks one by one meanwhile, each until it is acknowledged."""
+    """Submit tasks one by one in a thread meanwhile, each until it is acknowledged."""
     stop = threading.Event()
 
     def submit() -> None:
@@ -51,7 +51,7 @@ def submitting(client: ParsyncClient, accepted: list[str]) -> Iterator[None]:
         joined(thread)
 
 
-def test_what_was_acknowledged_is_there_after_a_kill_when_every_write_is_synced(
+def test_acknowledged_writes_survive_a_kill_when_every_write_is_synced(
     program: str, record_property: Callable[[str, object], None]
 ) -> None:
     accepted: list[str] = []

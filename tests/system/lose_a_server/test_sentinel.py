@@ -49,7 +49,7 @@ def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that stands still for a second makes no Sentinel silent."""
+    """Let no Sentinel be silent on a machine that stands still for a second."""
     monkeypatch.setattr(connection, "SENTINEL_ASK_S", 30.0)
 
 
@@ -81,7 +81,7 @@ def a_wrong_password_or_service_is_one_clear_error(watched: Watched) -> None:
 
 
 @pytest.mark.parametrize("watched", [FIRST], indirect=True)
-def test_after_a_failover_schedulers_go_on_no_node_is_lost_and_lost_writes_are_told(
+def test_after_a_failover_schedulers_go_on_nodes_stay_up_and_lost_writes_are_reported(
     watched: Watched,
 ) -> None:
     a_wrong_password_or_service_is_one_clear_error(watched)

@@ -17,7 +17,7 @@ from tests.kit.waiting import joined, until
 
 
 def clients(admin: Any) -> set[str]:
-    """The connections of the server."""
+    """Return the connections of the server."""
     return {each["id"] for each in admin.client_list()}
 
 

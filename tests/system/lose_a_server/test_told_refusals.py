@@ -68,7 +68,7 @@ def case(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=list(server_programs().values()), ids=list(server_programs()))
 def own(request: pytest.FixtureRequest, case: str, tmp_path: Path) -> Iterator[EmbeddedServer]:
-    """A server that can be brought to refuse writes.
+    """Yield a server that can be brought to refuse writes.
 
     Only a server without AOF goes by its snapshots.
     """
@@ -83,7 +83,9 @@ def own(request: pytest.FixtureRequest, case: str, tmp_path: Path) -> Iterator[E
 
 @pytest.fixture
 def client(own: EmbeddedServer) -> Iterator[ParsyncClient]:
-    """A cluster with room on a node; its scheduler has not renewed for a minute. A task waits."""
+    """Yield a client of a cluster with room on a node; its scheduler has not renewed for a minute.
+    A task waits.
+    """
     store = Store.from_url(own.url, "told")
     join_cluster(store, Settings(url=own.url, cluster="told", partitions=1), create=True)
     drive = Driver(store)

@@ -35,7 +35,7 @@ HOSTILE = "\x1b[2J\u202e<b>\nx"
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A driver of a cluster in which something happened, and the address of its server."""
+    """Yield a driver of a cluster in which something happened, and the address of its server."""
     with EmbeddedServer(PROGRAM) as server:
         store = Store.from_url(server.url, "demo")
         driver = set_up(store)
@@ -59,10 +59,10 @@ def serve(cluster):
 
 def call(cluster, *words):
     """Return the exit code, the output and the errors of `parsync events`."""
-    found = CliRunner().invoke(
+    result = CliRunner().invoke(
         app, ["events", *words], env={"PARSYNC_URL": cluster[1], "PARSYNC_CLUSTER": "demo"}
     )
-    return found.exit_code, found.stdout, found.stderr
+    return result.exit_code, result.stdout, result.stderr
 
 
 def lines(cluster, *words):
@@ -71,7 +71,7 @@ def lines(cluster, *words):
     return [re.sub(r"^\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} ", "", line) for line in out.splitlines()]
 
 
-def test_the_command_lists_what_happened_one_line_each(cluster):
+def test_the_events_command_prints_one_line_for_each_event(cluster):
     assert sorted(lines(cluster)) == [
         "node n1 is drained: no deadline: a new disk",
         "node n1 registered: incarnation 1",
@@ -131,10 +131,10 @@ def test_the_client_gives_them_and_follows(cluster):
             event.event for event in client.events(limit=2, node="n1", events=["registered"])
         ] == ["registered"]
         place = driver.bring(TaskState.RUNNING, "followed")
-        found = client.events(follow=True, limit=1, task="followed")
-        assert next(found).event == "started"
+        events = client.events(follow=True, limit=1, task="followed")
+        assert next(events).event == "started"
         driver.finish(place, "failed", "x")
-        assert next(found).event == "failed"
+        assert next(events).event == "failed"
 
 
 def test_the_command_follows_until_it_is_stopped(cluster):
@@ -191,7 +191,7 @@ def stream(serve, query="", **headers):
         yield message, answer
 
 
-def test_the_list_is_what_the_command_lists(cluster, serve):
+def test_the_http_list_equals_the_events_command(cluster, serve):
     status, found = serve.json(
         "/api/v1/events", node="n1", event=["drained", "dead"], since="1h", limit=1
     )

@@ -48,9 +48,9 @@ class Watched:
         self.settings = Settings.load(
             **where, partitions=1, gap_s=0.1, lease_s=0.5, health_file=self.path
         )
-        found = join_cluster(store, self.settings, create=True)
-        assert found is not None
-        self.config: ClusterConfig = found
+        config = join_cluster(store, self.settings, create=True)
+        assert config is not None
+        self.config: ClusterConfig = config
 
     def is_renewed(self, text: str) -> bool:
         """Return whether the file was renewed since the last call, with this text."""
@@ -121,7 +121,9 @@ def test_a_node_renews_its_health_file_while_it_is_up_and_its_event_loop_turns(
     )
 
 
-def test_a_scheduler_renews_it_if_its_lease_is_renewed_and_its_loop_turns(watched: Watched) -> None:
+def test_a_scheduler_renews_its_health_file_while_its_lease_is_renewed_and_its_loop_turns(
+    watched: Watched,
+) -> None:
     health = HealthFile(watched.settings.health_file)
     scheduler = Scheduler(
         watched.store.with_own_connections(), watched.config, watched.settings, "s1", health=health

@@ -76,7 +76,7 @@ def watched(tmp_path_factory) -> Iterator[Watched]:
 
 @pytest.fixture(scope="module")
 def worked(watched):
-    """The id of a task that has run."""
+    """Return the id of a task that has run."""
     result = watched.tasks.work.delay()
     assert result.get(timeout=120) == "worked"
     return result.id
@@ -126,7 +126,7 @@ def test_the_page_of_schedulers_has_charts_and_a_map_that_needs_no_colors(watche
     )
 
 
-def test_health_files_say_what_their_processes_are(watched, worked):
+def test_health_files_name_the_state_of_their_processes(watched, worked):
     until(
         lambda: watched.health("scheduler-1") == "scheduler scheduler-1 is one of 1, the leader\n",
         "it is well",

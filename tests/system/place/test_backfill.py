@@ -38,13 +38,15 @@ def poster(seconds):
 
 @pytest.fixture
 def stacked(tmp_path: Path) -> Iterator[tuple[str, ParsyncClient]]:
-    """A scheduler, and a node of four slots and four GPUs."""
+    """Yield the address and the client of a cluster with a scheduler, and a node of four slots and
+    four GPUs.
+    """
     (tmp_path / "proj.py").write_text(PROJ + LONG)
-    told: dict[str, Any] = {
+    options: dict[str, Any] = {
         "sink": lambda name, line: print(name, line),
         "env": {"PYTHONPATH": str(REPO)},
     }
-    with LocalStack("demo", cwd=tmp_path, grace_s=3, **told) as stack:
+    with LocalStack("demo", cwd=tmp_path, grace_s=3, **options) as stack:
         url = stack.server()
         stack.scheduler(1)
         stack.worker("proj", "n1", 4, resources={"gpu": 4}, pool="threads")
@@ -53,7 +55,7 @@ def stacked(tmp_path: Path) -> Iterator[tuple[str, ParsyncClient]]:
             yield url, client
 
 
-def test_a_large_task_runs_although_small_ones_never_leave_its_node_empty(
+def test_a_large_task_runs_although_small_tasks_never_leave_the_node_empty(
     stacked: tuple[str, ParsyncClient],
 ) -> None:
     url, client = stacked
@@ -69,8 +71,8 @@ def test_a_large_task_runs_although_small_ones_never_leave_its_node_empty(
 def runs_beside_small_ones(
     url: str, client: ParsyncClient, small: list[str], long: str, needs: str, **options: Any
 ) -> None:
-    """Small tasks of short run times may go first; a task of a name that runs long may not, however
-    long it waits.
+    """Check that small tasks of short run times may go before a large task, and that a task of a
+    name that runs long may not, however long it waits.
 
     A small task lasts until the reservation has been seen, so that the large one cannot start
     meanwhile.

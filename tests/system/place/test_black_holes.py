@@ -16,7 +16,7 @@ LEASE_S = 10.0
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """Three nodes of a slot each."""
+    """Return a rig with three nodes of a slot each."""
     rig = new_rig()
     rig.schedulers(1, lease_s=LEASE_S)
     for node in ("n1", "n2", "n3"):

@@ -30,8 +30,8 @@ A flag that names devices counts these from 0.
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig], tmp_path_factory: pytest.TempPathFactory) -> Rig:
-    """A cluster in which nvidia-smi lists four GPUs to the workers, of which CUDA_VISIBLE_DEVICES
-    allows three.
+    """Return a rig with a cluster in which nvidia-smi lists four GPUs to the workers, of which
+    CUDA_VISIBLE_DEVICES allows three.
     """
     folder: Path = tmp_path_factory.mktemp("smi")
     (folder / "nvidia-smi").write_text(SMI)
@@ -45,7 +45,7 @@ def rig(new_rig: Callable[..., Rig], tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def no_nodes(rig: Rig) -> Iterator[None]:
-    """After the test, no node is left: submit knows none either."""
+    """Forget all nodes after the test: submit knows none either."""
     yield
     names = [name for name in rig.stack.alive() if not name.startswith("scheduler")]
     for name in names:
@@ -103,11 +103,11 @@ def test_runs_at_the_same_time_have_devices_of_their_own(rig: Rig) -> None:
         GIVEN[1]: 2,
     }
     waiting = next(id for id in ids if rig.status(id).state == "waiting")
-    found = rig.client.explain(waiting)
-    assert found.outlook is Outlook.WAITS
-    assert "is short of gpu: the task needs gpu=0.5, on one device" in found.why
-    assert "no gpu has gpu=0.5 left; the freest, gpu 0, has 0 until " in found.why
-    assert "1 more gpu with enough left on n1" in found.remedies
+    explanation = rig.client.explain(waiting)
+    assert explanation.outlook is Outlook.WAITS
+    assert "is short of gpu: the task needs gpu=0.5, on one device" in explanation.why
+    assert "no gpu has gpu=0.5 left; the freest, gpu 0, has 0 until " in explanation.why
+    assert "1 more gpu with enough left on n1" in explanation.remedies
     rig.open()
     for id in ids:
         rig.until_state(id, "succeeded")

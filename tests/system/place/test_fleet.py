@@ -103,7 +103,7 @@ def test_a_task_that_is_routed_goes_only_to_nodes_that_consume_its_queue(rig: Ri
         assert client.cancel(waits.id) == "cancelled"
 
 
-def test_what_an_app_declares_holds_for_every_submit_by_name(rig: Rig) -> None:
+def test_the_declarations_of_an_app_hold_for_every_submit_by_name(rig: Rig) -> None:
     with ParsyncClient.from_url(rig.url, "system") as client:
         ids = client.submit_many({"name": "fleet.train"} for _ in range(4))
         ids.append(client.submit("fleet.train", priority=9))
@@ -183,7 +183,7 @@ def test_a_crash_between_a_replace_and_its_last_step_loses_nothing(rig: Rig, whe
 
 
 @pytest.mark.parametrize("id", ["a b/c#d", "größe ✓", "%41", "-x", "x" * 255, "a:b@c", "ä" * 255])
-def test_every_id_that_celery_takes_is_one(rig: Rig, id: str) -> None:
+def test_parsync_accepts_every_id_that_celery_accepts(rig: Rig, id: str) -> None:
     result = fleet.before.tasks["fleet.add"].apply_async((1, 2), task_id=id)
     assert result.id == id
     assert result.get(timeout=GET_S) == 3
@@ -205,7 +205,7 @@ def test_an_id_that_is_published_again_runs_again(rig: Rig) -> None:
         rig.redis.delete(meta)
 
 
-def test_what_waits_for_its_rate_limit_holds_no_slot(rig: Rig) -> None:
+def test_a_task_that_waits_for_its_rate_limit_holds_no_slot(rig: Rig) -> None:
     limited = fleet.before.tasks["fleet.limited"]
     kept = fleet.before.tasks["fleet.kept"]
     results = [limited.delay(number) for number in range(10)]

@@ -20,7 +20,9 @@ SPOT: dict[str, Any] = {"tolerate": ["spot"], "require": {"kind": "spot"}}
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """Two nodes of four slots, one with a GPU, and one with a taint; the scheduler has seen all."""
+    """Return a rig with two nodes of four slots, one with a GPU, and one with a taint; the
+    scheduler has seen all.
+    """
     rig = new_rig()
     rig.schedulers(1, lease_s=LONG_LEASE_S)
     for name in ("cpu1", "cpu2"):
@@ -43,11 +45,11 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 
 def flood(rig: Rig, count: int, running: int) -> list[Any]:
     """Submit tasks that run until the gate opens, and wait until as many of them run as can."""
-    held = [rig.tasks.gated.apply_async((f"f{n}",)) for n in range(count)]
+    holders = [rig.tasks.gated.apply_async((f"f{n}",)) for n in range(count)]
     rig.until(
         lambda: sum(rig.counts("held").values()) == running, f"{running} of {count} tasks run"
     )
-    return held
+    return holders
 
 
 def delays_ms(rig: Rig, node: str, options: dict[str, Any]) -> list[int]:
@@ -66,33 +68,37 @@ def test_a_gpu_task_starts_at_once_beside_a_flood_because_others_use_the_gpu_nod
     rig: Rig,
 ) -> None:
     # two slots more are there, which the scheduler may not have read since the first tasks
-    held = flood(rig, 6, 6)
-    assert {rig.status(task).node for task in held} == {"cpu1", "cpu2"}
+    holders = flood(rig, 6, 6)
+    assert {rig.status(task).node for task in holders} == {"cpu1", "cpu2"}
     assert max(delays_ms(rig, "gpu1", GPU)) < 10_000
-    assert {rig.status(task).state for task in held} == {"running"}, "the flood is still on"
+    assert {rig.status(task).state for task in holders} == {"running"}, "the flood is still on"
     rig.open()
-    assert [task.get(timeout=180) for task in held]
+    assert [task.get(timeout=180) for task in holders]
 
 
 def test_a_tainted_node_stays_free_for_tasks_that_tolerate_the_taint_however_many_wait(
     rig: Rig,
 ) -> None:
-    held = flood(rig, 40, 10)
-    assert {rig.status(task).node for task in held} == {"cpu1", "cpu2", "gpu1", None}, (
+    holders = flood(rig, 40, 10)
+    assert {rig.status(task).node for task in holders} == {"cpu1", "cpu2", "gpu1", None}, (
         "in need also on the GPU node"
     )
     assert max(delays_ms(rig, "spot1", SPOT)) < 10_000
-    assert sum(rig.status(task).state == "waiting" for task in held) > 20, "the flood is still on"
-    (waiting,) = [task for task in held if rig.status(task).state == "waiting"][:1]
-    found = {node: some for some in rig.client.explain(str(waiting)).classes for node in some.nodes}
-    (obstacle,) = found["spot1"].obstacles
+    assert sum(rig.status(task).state == "waiting" for task in holders) > 20, (
+        "the flood is still on"
+    )
+    (waiting,) = [task for task in holders if rig.status(task).state == "waiting"][:1]
+    classes_by_node = {
+        node: some for some in rig.client.explain(str(waiting)).classes for node in some.nodes
+    }
+    (obstacle,) = classes_by_node["spot1"].obstacles
     assert (obstacle.rule, obstacle.static) == ("taints", True)
     assert obstacle.why == 'lacks the absence of taint spot (tolerate=["spot"] would do)'
     rig.open()
-    assert [task.get(timeout=180) for task in held]
+    assert [task.get(timeout=180) for task in holders]
 
 
-def test_a_task_for_a_tainted_node_that_does_not_tolerate_the_taint_is_refused_with_what_would_do(
+def test_a_task_for_a_tainted_node_without_the_toleration_is_refused_with_the_remedy(
     rig: Rig,
 ) -> None:
     says = (
@@ -112,16 +118,16 @@ def test_a_task_for_a_tainted_node_that_does_not_tolerate_the_taint_is_refused_w
 def test_tasks_with_the_same_word_run_on_different_nodes_and_near_goes_where_the_other_ran(
     rig: Rig,
 ) -> None:
-    held = [rig.tasks.gated.apply_async((f"a{n}",), parsync={"apart": "web"}) for n in range(4)]
+    holders = [rig.tasks.gated.apply_async((f"a{n}",), parsync={"apart": "web"}) for n in range(4)]
     rig.until(
         lambda: sum(rig.counts("held").values()) == 3, "a task runs on each node without a taint"
     )
-    nodes = {rig.status(task).node: task for task in held}
+    nodes = {rig.status(task).node: task for task in holders}
     assert {*nodes} == {"cpu1", "cpu2", "gpu1", None}
-    found = {
+    classes_by_node = {
         node: some for some in rig.client.explain(str(nodes[None])).classes for node in some.nodes
     }
-    assert [(o.rule, o.why) for o in found["cpu1"].obstacles] == [
+    assert [(o.rule, o.why) for o in classes_by_node["cpu1"].obstacles] == [
         ("apart", "has a task with apart=web")
     ]
     assert rig.node("cpu2").left == {}
@@ -132,4 +138,4 @@ def test_tasks_with_the_same_word_run_on_different_nodes_and_near_goes_where_the
     with pytest.raises(InvalidInput, match="no task with that id is known"):
         rig.tasks.where.apply_async(parsync={"near": "nobody"})
     rig.open()
-    assert [task.get(timeout=180) for task in held]
+    assert [task.get(timeout=180) for task in holders]

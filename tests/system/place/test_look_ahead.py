@@ -74,12 +74,12 @@ class Node:
         self.keeper = self.agent.seat_keeper
 
     def place(self, task: str, seat: int, priority: int = 0) -> None:
-        """A task is placed at a seat, and rings."""
+        """Place a task at a seat, and ring its doorbell."""
         self.drive.submit(task, {"priority": priority})
         self.drive.held(task, self.drive.take()[task], slots=(seat,))
 
     def until(self, fact: Callable[[], Any], what: str) -> None:
-        """Runs the event loop until a fact holds."""
+        """Run the event loop until a fact holds."""
         deadline = time.monotonic() + 180
         self.consumer.hub.call_repeatedly(0.01, lambda: None)
         while not fact():
@@ -87,7 +87,7 @@ class Node:
             self.consumer.hub.run_once()
 
     def until_rung(self, count: int) -> None:
-        """Waits until so many tasks wait at the worker."""
+        """Wait until so many tasks wait at the worker."""
         deadline = time.monotonic() + 180
         starter = self.agent.starter
         while len(self.agent.node.runs.waiting()) < count:
@@ -97,7 +97,7 @@ class Node:
             )
 
     def keep(self) -> None:
-        """Looks after the waiting seats, as the thread does that is there for it."""
+        """Look after the waiting seats, as the thread does that is there for it."""
         thread = threading.Thread(
             target=lambda: self.keeper.keep(self.store.with_own_connections())
         )
@@ -105,7 +105,7 @@ class Node:
         joined(thread)
 
     def running(self) -> list[str]:
-        """The tasks that run, as the server has it."""
+        """Return the tasks that run, as the server has it."""
         return [
             id
             for id, text in self.store.hash(self.store.keys.queue("running")).items()
@@ -118,18 +118,18 @@ def node(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     monkeypatch.setattr(
         "parsync_redis.worker.celery.start_queue.TURN_S", 60.0
     )  # where the machine stands still, it is soon over
-    found = Node(store)
-    found.inbox.start(found.consumer)
-    found.agent.reporter.start()
-    yield found
-    found.agent.reporter.close()
-    joined(found.agent.reporter)
-    found.inbox.stop(found.consumer)
-    found.consumer.hub.close()
+    node_rig = Node(store)
+    node_rig.inbox.start(node_rig.consumer)
+    node_rig.agent.reporter.start()
+    yield node_rig
+    node_rig.agent.reporter.close()
+    joined(node_rig.agent.reporter)
+    node_rig.inbox.stop(node_rig.consumer)
+    node_rig.consumer.hub.close()
 
 
 @pytest.mark.one_server(0)
-def test_what_waits_runs_one_at_a_time_in_the_queues_order(node: Node) -> None:
+def test_waiting_tasks_run_singly_in_the_order_of_the_queue(node: Node) -> None:
     seen: list[list[str]] = []
 
     def others() -> None:
@@ -196,7 +196,7 @@ def test_a_task_that_has_not_begun_in_time_is_handed_back_and_the_seats_are_shut
 
 @pytest.mark.one_server(0)
 @pytest.mark.parametrize("why", ["drained", "leaving"])
-def test_a_drain_and_a_shutdown_hand_back_at_once_what_waits(node: Node, why: str) -> None:
+def test_a_drain_and_a_shutdown_hand_back_waiting_tasks_at_once(node: Node, why: str) -> None:
     def drain() -> None:
         node.place("b", 1)
         node.until_rung(1)
@@ -244,7 +244,7 @@ def test_a_node_opens_its_seats_for_short_tasks_and_shuts_them_for_long_ones() -
     assert ahead.wanted == 0
 
 
-def test_a_name_that_is_often_long_is_long_also_when_it_was_short() -> None:
+def test_a_name_with_many_long_runs_counts_as_long_after_recent_short_runs() -> None:
     ahead = LookAhead(1, 3)
     for _ in range(20):
         ahead.ran("mixed", 0.2)
@@ -259,7 +259,7 @@ def test_only_a_small_pool_that_runs_its_slots_has_waiting_seats() -> None:
 
 
 @pytest.mark.one_server(0)
-def test_results_are_told_though_run_times_cannot_be_written(
+def test_results_are_reported_though_run_times_cannot_be_written(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []

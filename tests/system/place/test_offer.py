@@ -96,7 +96,7 @@ def test_the_slots_follow_the_pool_at_once(worker: Worker) -> None:
     until(lambda: " slots=6 " in worker.record, "its pool has grown")
 
 
-def test_a_pool_without_processes_offers_no_slot_and_says_so_until_it_grows(worker: Worker) -> None:
+def test_a_pool_without_processes_reports_and_offers_no_slot_until_it_grows(worker: Worker) -> None:
     """The offer stays as it was, so that no submit is refused while the pool is empty."""
     worker.agent.start()
     until(lambda: worker.drive.bits() == "11110000", "it is up")
@@ -128,7 +128,7 @@ def test_a_loop_that_stands_still_over_an_empty_pool_is_told_as_that(
     assert worker.agent.node.stalled.startswith(STANDS_STILL)
 
 
-def test_a_pool_without_processes_gives_back_what_it_was_given_before(worker: Worker) -> None:
+def test_a_pool_without_processes_gives_back_its_placed_tasks(worker: Worker) -> None:
     worker.register()
     worker.renew()
     worker.drive.submit("a")
@@ -163,7 +163,7 @@ def test_submit_and_the_sums_of_the_partitions_hear_of_another_offer(worker: Wor
     assert " slots=2 celery.queue:more celery.tasks:" in worker.record
 
 
-def test_slots_open_when_what_ran_behind_them_has_ended(worker: Worker) -> None:
+def test_slots_open_when_the_runs_behind_them_have_ended(worker: Worker) -> None:
     worker.register()
     runs = [worker.start("a", 2), worker.start("b", 3)]
     worker.port.processes = 2
@@ -220,7 +220,7 @@ def test_a_change_of_the_pool_is_no_damage_of_the_record(
     assert CORRECTED not in caplog.messages
 
 
-def test_a_damaged_offer_is_corrected_and_told(
+def test_a_damaged_offer_is_corrected_and_reported(
     worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
     worker.register()

@@ -67,7 +67,7 @@ class Cluster:
         return [name for name, process in self.processes.items() if process.poll() is None]
 
     def wait(self, fact: Callable[[], object], timeout_s: float = 180.0) -> None:
-        """Waits for a fact while the nodes' agents renew."""
+        """Wait for a fact while the nodes' agents renew."""
 
         def renewed() -> object:
             self.renew()
@@ -96,7 +96,7 @@ class Cluster:
         self.incs[name], _ = self.store.run(call)
 
     def renew(self) -> None:
-        """Renews the nodes' leases; a node that was given up, as this process had no time,
+        """Renew the nodes' leases; a node that was given up, as this process had no time,
         registers again.
         """
         commands = self.store.commands
@@ -124,7 +124,7 @@ class Cluster:
         return found
 
     def work(self) -> int:
-        """Plays all agents once: starts and finishes whatever holds a slot, and releases it; how
+        """Play all agents once: start and finish whatever holds a slot, and release it; return how
         many it finished.
         """
         self.renew()
@@ -145,7 +145,7 @@ class Cluster:
         return finished
 
     def takers(self) -> set[str]:
-        """The schedulers that have taken tasks and not placed them yet."""
+        """Return the schedulers that have taken tasks and not placed them yet."""
         taken = [self.store.hash(key) for key in self.store.keys.queues("taken")]
         return {owner_of(attempt) for some in taken for attempt in some.values()}
 
@@ -166,7 +166,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(server: EmbeddedServer, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster with one shard, or with as many as the test's parameter says."""
+    """Yield a cluster with one shard, or with as many as the test's parameter says."""
     cluster = Cluster(server.url, getattr(request, "param", 1))
     yield cluster
     cluster.stop()

@@ -25,14 +25,14 @@ NAMED = [f"render {number}" for number in range(20)]
 
 @pytest.fixture(scope="module")
 def early(tasks: Any) -> Iterator[ParsyncClient]:
-    """A client that has asked for a task before there was a cluster."""
+    """Yield a client that has asked for a task before there was a cluster."""
     with ParsyncClient.from_url(tasks.STATE, CLUSTER) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig], early: ParsyncClient, tasks: Any) -> Iterator[Rig]:
-    """Two schedulers and two prefork nodes of two slots."""
+    """Yield a rig with two schedulers and two prefork nodes of two slots."""
     rig = new_rig(PARSYNC_SHARDS=str(SHARDS))
     assert early.status(NAMED[0]).state == "gone"
     rig.schedulers(2, lease_s=LONG_LEASE_S)
@@ -82,7 +82,7 @@ def test_tasks_of_all_shards_run_once_and_their_results_come(rig: Rig) -> None:
 
 
 def test_tasks_of_all_shards_are_cancelled_and_their_results_say_so(rig: Rig) -> None:
-    held = [rig.tasks.gated.delay(f"held{n}") for n in range(4)]
+    holders = [rig.tasks.gated.delay(f"held{n}") for n in range(4)]
     rig.until(lambda: len(rig.marks("held")) == 4, "all slots are held")
     waiting = [rig.tasks.add.delay(1, n) for n in range(30)]
     # a scheduler with an old copy of the nodes may have taken some, for a moment
@@ -104,7 +104,7 @@ def test_tasks_of_all_shards_are_cancelled_and_their_results_say_so(rig: Rig) ->
         "all say so",
     )
     rig.open()
-    assert get(held) == [f"held{n}" for n in range(4)]
+    assert get(holders) == [f"held{n}" for n in range(4)]
 
 
 def test_lost_and_dead_tasks_of_all_shards_run_again(rig: Rig) -> None:
@@ -123,14 +123,14 @@ def test_lost_and_dead_tasks_of_all_shards_run_again(rig: Rig) -> None:
 
 def test_the_tasks_of_a_killed_scheduler_and_node_of_all_shards_run_elsewhere(rig: Rig) -> None:
     (name,) = rig.schedulers(1, lease_s=LONG_LEASE_S)
-    held = [rig.tasks.gated.delay(f"moved{n}", "moved") for n in range(4)]
+    holders = [rig.tasks.gated.delay(f"moved{n}", "moved") for n in range(4)]
     rig.until(lambda: len(rig.marks("held")) == 4, "all slots are held")
     waiting = [rig.tasks.add.delay(1, n) for n in range(30)]
     rig.stack.kill(name)
     rig.stack.kill("n2")
     rig.worker("n3")
     rig.open("moved")
-    assert get(held) == [f"moved{n}" for n in range(4)]
+    assert get(holders) == [f"moved{n}" for n in range(4)]
     assert get(waiting) == [1 + n for n in range(30)]
     rig.until_clean()
 

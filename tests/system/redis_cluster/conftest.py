@@ -21,14 +21,14 @@ SLOW: dict[str, object] = {"cluster-node-timeout": 4000}
 
 @pytest.fixture(scope="session", params=list(server_programs()))
 def cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
-    """Three primaries, once for each server program; tests leave them as they were."""
+    """Yield three primaries, once for each server program; tests leave them as they were."""
     with EmbeddedCluster(3, program=server_programs()[request.param], options=SLOW) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def replicated(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
-    """Three primaries with a replica each, for a test that may kill them.
+    """Yield three primaries with a replica each, for a test that may kill them.
 
     The fixture is expensive. So each test runs on one server program, always the same, and each
     program has its share of the tests.
@@ -41,7 +41,7 @@ def replicated(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture
 def spread(cluster: EmbeddedCluster) -> Iterator[Store]:
-    """A store of one shard on an empty cluster of three primaries."""
+    """Yield a store of one shard on an empty cluster of three primaries."""
     store = Store(connect(cluster.url), f"spread{next(_numbers)}")
     store.load_scripts()
     yield store

@@ -23,7 +23,7 @@ WITHIN_S = 20.0
 
 @pytest.fixture
 def listener(spread: Store) -> Iterator[Listener]:
-    """A scheduler's listener on three primaries."""
+    """Yield a scheduler's listener on three primaries."""
     listener = Listener(spread, "s1", PARTITIONS)
     listener.listen()
     yield listener
@@ -32,7 +32,7 @@ def listener(spread: Store) -> Iterator[Listener]:
 
 @pytest.fixture
 def failing(replicated: EmbeddedCluster) -> Iterator[tuple[Store, Listener]]:
-    """A store, and a scheduler's listener, on three primaries with a replica each."""
+    """Yield a store, and a scheduler's listener, on three primaries with a replica each."""
     store = Store.from_url(replicated.url, "failing")
     listener = Listener(store, "s1", PARTITIONS)
     listener.listen()
@@ -42,7 +42,7 @@ def failing(replicated: EmbeddedCluster) -> Iterator[tuple[Store, Listener]]:
 
 
 def hear_until(listener: Listener, wanted: list[str], say: Callable[[], object]) -> list[list[str]]:
-    """Says something again and again until it is heard; all that was heard."""
+    """Say something again and again until it is heard; return all that was heard."""
     found: list[list[str]] = []
     deadline = time.monotonic() + WITHIN_S
     while wanted not in found:
@@ -91,7 +91,7 @@ def test_a_channel_that_moves_is_heard_on_its_new_server(
         speaker.disconnect()
 
 
-def test_a_primary_that_is_away_silences_its_own_channels_only_and_the_doctor_names_them(
+def test_an_absent_primary_silences_only_its_channels_and_the_doctor_names_those_channels(
     replicated: EmbeddedCluster, failing: tuple[Store, Listener]
 ):
     store, listener = failing
@@ -134,7 +134,7 @@ def test_a_channel_is_heard_at_the_replica_that_took_over(
     assert ["freed", "0", "1", "1"] in hear_until(listener, ["freed", "0", "1", "4"], say)
 
 
-def test_a_cut_on_one_server_is_told_as_what_may_be_missed_and_leaves_the_others(
+def test_a_cut_on_one_server_reports_its_possibly_missed_messages_and_keeps_other_channels(
     cluster: EmbeddedCluster, spread: Store, listener: Listener
 ):
     home = {p: cluster.primary_of(spread.keys.frees(p)) for p in range(PARTITIONS)}

@@ -64,7 +64,7 @@ def victim_of(cluster: EmbeddedCluster, store: Store) -> tuple[EmbeddedServer, s
     raise AssertionError("no primary has some of the partitions")
 
 
-def test_a_killed_primary_fails_its_own_calls_only_and_its_replica_takes_over(
+def test_a_killed_primary_fails_only_its_own_calls_and_its_replica_takes_over(
     replicated: EmbeddedCluster, failing: Store
 ):
     server, mine = victim_of(replicated, failing)

@@ -51,7 +51,7 @@ def durable() -> Iterator[EmbeddedCluster]:
         yield cluster
 
 
-def test_a_node_that_is_lost_is_found_while_the_primary_of_others_is_away(durable: EmbeddedCluster):
+def test_a_lost_node_is_found_while_the_primary_of_other_nodes_is_away(durable: EmbeddedCluster):
     store, server, away = placed_well(durable, "leader")
     settings = Settings(
         url=durable.url, cluster=store.keys.cluster, partitions=8, lease_s=LEASE_S, gap_s=0.1
@@ -82,7 +82,7 @@ def test_a_node_that_is_lost_is_found_while_the_primary_of_others_is_away(durabl
         joined(thread)
 
 
-def test_the_writes_that_a_primary_has_lost_are_told_by_its_partitions(cluster: EmbeddedCluster):
+def test_the_partitions_of_a_primary_report_its_lost_writes(cluster: EmbeddedCluster):
     store, server, away = placed_well(cluster, "losing")
     settings = Settings(
         url=cluster.url, cluster=store.keys.cluster, partitions=8, lease_s=LEASE_S, gap_s=0.1

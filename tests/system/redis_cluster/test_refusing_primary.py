@@ -45,7 +45,7 @@ def refusing(server: EmbeddedServer) -> Iterator[None]:
 
 @pytest.fixture
 def sharded(cluster: EmbeddedCluster) -> Iterator[Store]:
-    """A store of 16 shards and 8 partitions."""
+    """Yield a store of 16 shards and 8 partitions."""
     store = Store(connect(cluster.url), "refusing")
     store.keys.shards = SHARDS
     store.load_scripts()

@@ -217,7 +217,9 @@ def test_a_slot_that_has_moved_costs_one_more_round_trip(spread: Store, cluster:
     move.whole()
 
 
-def test_one_of_a_clusters_servers_is_refused_as_the_only_one(cluster: EmbeddedCluster):
+def test_a_single_server_of_a_redis_cluster_is_refused_as_the_whole_server(
+    cluster: EmbeddedCluster,
+):
     store = Store.from_url(cluster.servers[0].url, "x")
     with pytest.raises(ServerUnfit, match="write its address as redis"):
         store.check_server()

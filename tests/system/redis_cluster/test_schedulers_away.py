@@ -182,7 +182,7 @@ def go_on(server: EmbeddedServer) -> None:
     os.kill(server.process.pid, signal.SIGCONT)
 
 
-def test_the_partitions_and_shards_of_others_go_on_and_its_own_come_back(
+def test_partitions_and_shards_of_other_primaries_go_on_and_those_of_the_lost_primary_return(
     placing: Placing, stopped: Callable[[EmbeddedServer], None]
 ) -> None:
     server, parts, shards = placing.victim()

@@ -19,7 +19,7 @@ DEAD = 12
 OPTIONS: dict[str, object] = {"cluster-require-full-coverage": "no"}
 
 
-def test_it_adds_up_the_shards_and_goes_on_without_a_primary():
+def test_the_service_adds_up_the_shards_and_goes_on_without_a_primary():
     program = next(iter(server_programs().values()))
     with EmbeddedCluster(3, program=program, options=OPTIONS) as cluster:
         store = Store.from_url(cluster.url, "demo")

@@ -52,7 +52,7 @@ def test_no_script_runs_while_its_slot_is_in_two_places(
     bring_back(cluster, moves)
 
     def runs() -> bool:
-        """The task runs, as all servers say once they agree who has its slot."""
+        """Return whether the task runs, as all servers say once they agree who has its slot."""
         with suppress(ServerUnreachable):
             return bool(spread.run(calls["read_tasks"])[0].state == "running")
         return False

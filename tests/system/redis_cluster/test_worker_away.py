@@ -133,7 +133,7 @@ def test_a_node_registers_while_a_primary_is_away_and_its_shards_hear_of_it_late
     store.run(store.commands.offer("late", ""))
 
 
-def test_leases_whose_shard_is_away_are_kept_and_the_others_are_given_back(
+def test_leases_of_an_absent_shard_are_kept_and_other_leases_are_given_back(
     placing: Placing, stopped: Callable[..., None]
 ) -> None:
     server, parts, shards = placing.victim()

@@ -74,7 +74,7 @@ def test_a_retry_waits_in_the_queue_and_is_the_same_tasks_next_attempt(rig: Rig)
     assert rig.until_state(result, "succeeded").attempt == 3
 
 
-def test_a_retry_keeps_what_its_call_asked_for(rig: Rig) -> None:
+def test_a_retry_keeps_the_options_of_its_call(rig: Rig) -> None:
     for task in (rig.tasks.flaky_where, rig.tasks.flaky_own):
         result = task.apply_async((2,), parsync={"require": {"pool": "threads"}, "slots": 2})
         found = get(result)
@@ -151,7 +151,7 @@ def test_a_failure_in_a_chord_fails_its_body(rig: Rig) -> None:
         get(result)
 
 
-def test_an_id_of_ones_own_is_one_task_however_often_it_is_sent(rig: Rig) -> None:
+def test_a_user_chosen_id_is_a_single_task_however_often_it_is_sent(rig: Rig) -> None:
     """The task is due only after the three sends: a publication after the start of the task would be its successor."""
     for _ in range(3):
         result = rig.tasks.noted.apply_async(("mine",), task_id="order-17:render", countdown=10)
@@ -230,7 +230,7 @@ def test_a_task_that_has_expired_is_revoked_and_does_not_run(rig: Rig) -> None:
     assert not rig.marks("begin", "expired")
 
 
-def test_late_acks_rejections_and_ignore_are_what_they_are_in_celery(rig: Rig) -> None:
+def test_late_acks_rejections_and_ignore_behave_as_in_celery(rig: Rig) -> None:
     assert get(rig.tasks.late.delay(5)) == 5
     result = rig.tasks.rejecting.delay("back", requeue=True)
     assert get(result) == "back"
@@ -265,7 +265,7 @@ def test_a_task_whose_process_is_killed_runs_again(rig: Rig) -> None:
     assert (status.attempt, status.starts) == (2, 2)
 
 
-def test_a_task_that_kills_its_process_as_often_as_it_may_start_is_dead_and_its_result_says_so(
+def test_a_task_that_kills_its_process_at_every_allowed_start_is_dead_with_an_error_result(
     rig: Rig,
 ) -> None:
     result = on_fork(rig, rig.tasks.dies, "always", 99)
@@ -275,7 +275,9 @@ def test_a_task_that_kills_its_process_as_often_as_it_may_start_is_dead_and_its_
     assert len(rig.marks("dies", "always")) == 2
 
 
-def test_what_cannot_be_asked_for_is_refused_at_the_call_and_nothing_is_left(rig: Rig) -> None:
+def test_an_invalid_or_infeasible_option_is_refused_at_the_call_and_leaves_no_trace(
+    rig: Rig,
+) -> None:
     add = rig.tasks.add
     with pytest.raises(InvalidInput, match=r"unknown parsync option 'slot'.*slots, resources"):
         add.apply_async((1, 2), parsync={"slot": 2})
@@ -309,7 +311,7 @@ DOORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def beaten(app: Any, sig: Any) -> Any:
-    """Submits a task as beat does."""
+    """Submit a task as beat does."""
     entry = ScheduleEntry(
         name="e", task=sig.task, schedule=schedule(1), args=sig.args, options=sig.options, app=app
     )
@@ -372,5 +374,5 @@ def test_a_retry_whose_submit_is_in_doubt_is_no_failure_and_runs(
 
 
 def on_fork(rig: Rig, task: Any, *args: Any) -> Any:
-    """Runs a task on the prefork node: the others have no processes of their own to kill."""
+    """Run a task on the prefork node: the others have no processes of their own to kill."""
     return task.apply_async(args, parsync={"resources": {"processes": 1}})

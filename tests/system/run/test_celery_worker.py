@@ -27,7 +27,9 @@ GET_S = 180
 
 @pytest.fixture(scope="module")
 def rig(new_rig: Callable[..., Rig]) -> Rig:
-    """A stack of a scheduler and a solo node; each test starts the workers that it needs."""
+    """Return a rig with a stack of a scheduler and a solo node; each test starts the workers that
+    it needs.
+    """
     rig = new_rig()
     rig.worker("early", pool="solo", slots=1, labels={"kind": "early"}, up=False)
     rig.until(lambda: "ready" in rig.lines("early"), "a worker is ready before there is a cluster")
@@ -40,7 +42,7 @@ def rig(new_rig: Callable[..., Rig]) -> Rig:
 
 @pytest.fixture
 def worker(rig: Rig) -> Any:
-    """Starts workers that leave after the test; their processes may end beside the next."""
+    """Start workers that leave after the test; their processes may end beside the next."""
     started: list[str] = []
 
     def start(node: str, *extra: str, **options: Any) -> str:
@@ -57,7 +59,7 @@ def worker(rig: Rig) -> Any:
 
 
 def on(kind: str, **more: Any) -> dict[str, Any]:
-    """Options of a task for the node with this label."""
+    """Return the options of a task for the node with this label."""
     return {"parsync": {"require": {"kind": kind}, **more}}
 
 
@@ -103,7 +105,7 @@ def test_a_task_goes_to_the_better_node_and_holds_the_slots_and_amounts_that_it_
     assert waits.get(timeout=GET_S)["node"] == "good"
 
 
-def test_a_warm_shutdown_ends_what_runs_or_is_cancelled_and_gives_the_rest_to_others(
+def test_a_warm_shutdown_finishes_its_runs_and_gives_unstarted_tasks_to_other_workers(
     rig: Rig, worker: Any
 ) -> None:
     rig.worker("leaves", score=50.0, slots=2, labels={"kind": "leaves"})
@@ -126,7 +128,7 @@ def test_a_warm_shutdown_ends_what_runs_or_is_cancelled_and_gives_the_rest_to_ot
     assert rig.until_state(runs, "succeeded").starts == 1
 
 
-def test_a_cold_shutdown_kills_what_runs_and_it_runs_again_elsewhere(rig: Rig, worker: Any) -> None:
+def test_a_cold_shutdown_kills_its_runs_and_they_run_again_elsewhere(rig: Rig, worker: Any) -> None:
     rig.worker("cold", slots=1, labels={"kind": "cold"})
     result = rig.tasks.gated.apply_async(("cold",), **on("cold"))
     rig.until(lambda: rig.marks("held", "cold"), "the task runs")
@@ -222,7 +224,7 @@ def test_a_broken_connection_costs_nothing_and_the_inbox_is_consumed_once(
 
 
 @pytest.mark.parametrize("how", ["cut", "terminated"])
-def test_what_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: str) -> None:
+def test_a_task_that_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: str) -> None:
     """Plain tasks hold the other threads.
 
     If the server is cut off, the task runs on. In a shutdown a task that has not begun goes to
@@ -231,7 +233,7 @@ def test_what_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: str) -> N
     node = f"thread-{how}"
     worker(node, "-Q", node, pool="threads", slots=3, labels={"kind": node}, score=2.0)
     pid = str(rig.pid(node))
-    others = [
+    holders = [
         rig.tasks.gated.apply_async((f"{how}-plain{i}",), queue=node, parsync=False)
         for i in range(2)
     ]
@@ -261,7 +263,7 @@ def test_what_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: str) -> N
         assert rig.tasks.where.apply_async(**on(node)).get(timeout=GET_S)["node"] == "heir"
         assert rig.counts("held").total() == 3, "the two others have not begun"
     rig.open()
-    assert [result.get(timeout=GET_S) for result in others] == [f"{how}-plain0", f"{how}-plain1"]
+    assert [result.get(timeout=GET_S) for result in holders] == [f"{how}-plain0", f"{how}-plain1"]
     assert {result.get(timeout=GET_S) for result in results} == {f"{how}{i}" for i in range(3)}
     assert {rig.until_state(result, "succeeded").starts for result in results} == {1}
     keys = [*(f"{how}{i}" for i in range(3)), *(f"{how}-plain{i}" for i in range(2))]
@@ -271,8 +273,8 @@ def test_what_waits_for_a_thread_runs_once(rig: Rig, worker: Any, how: str) -> N
 
 
 def blocked(rig: Rig) -> list[tuple[Any, str]]:
-    """The connections that wait for something to come into a list: a client of their server, and
-    their ids there.
+    """Return the connections that wait for something to come into a list: a client of their server,
+    and their ids there.
     """
     found = []
     for server in (rig.redis, *rig.state_servers()):
@@ -284,7 +286,7 @@ def blocked(rig: Rig) -> list[tuple[Any, str]]:
     return found
 
 
-def test_what_a_worker_does_not_know_or_cannot_read_fails_and_the_worker_lives(rig: Rig) -> None:
+def test_an_unknown_or_unreadable_task_fails_and_the_worker_goes_on(rig: Rig) -> None:
     unknown = rig.client.submit(
         "tests.kit.apps.marks.where", wait_for_capacity=True, require={"kind": "none"}
     )
@@ -313,7 +315,7 @@ def test_what_a_worker_does_not_know_or_cannot_read_fails_and_the_worker_lives(r
     rig.until_idle()
 
 
-def test_a_task_that_waits_for_its_rate_limit_is_run_by_another_worker_once_that_one_stops(
+def test_a_rate_limited_task_moves_to_another_worker_when_its_worker_stops(
     rig: Rig, worker: Any
 ) -> None:
     rig.worker("slow", slots=2, pool="threads", labels={"kind": "slow"})
@@ -372,7 +374,9 @@ def test_a_pool_that_changes_and_queues_that_come_and_go_change_what_the_node_of
     rig.until(lambda: rig.node("changes").queues == ("more",), "it consumes one queue of two")
 
 
-def test_a_worker_whose_name_another_one_takes_ends_with_an_error(rig: Rig, worker: Any) -> None:
+def test_a_worker_ends_with_an_error_when_another_worker_takes_its_name(
+    rig: Rig, worker: Any
+) -> None:
     worker("twin", pool="solo", slots=1)
     p = rig.node("twin").partition
     commands = rig.store.commands
@@ -384,7 +388,7 @@ def test_a_worker_whose_name_another_one_takes_ends_with_an_error(rig: Rig, work
     assert rig.store.run(commands.reclaim(p, "twin", inc, 0))[0] == "down"
 
 
-def test_a_pool_process_collects_nothing_of_what_it_shares_with_its_worker(
+def test_a_pool_process_garbage_collects_no_object_shared_with_its_worker(
     rig: Rig, worker: Any
 ) -> None:
     worker("shares", slots=1, labels={"kind": "shares"})
@@ -425,7 +429,7 @@ REFUSED = [
 ]
 
 
-def test_a_worker_that_cannot_be_a_node_says_so_in_one_line_and_ends_with_2(rig: Rig) -> None:
+def test_a_worker_that_cannot_be_a_node_prints_one_line_and_exits_with_2(rig: Rig) -> None:
     command = [sys.executable, "-m", "celery", "-A", APP, "worker", "-P", "solo"]
     base = {**os.environ, "PARSYNC_CLUSTER": CLUSTER, "CELERY_BROKER_URL": rig.broker}
     base["PARSYNC_URL"] = rig.url

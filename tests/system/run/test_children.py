@@ -29,7 +29,7 @@ isolates = pytest.mark.skipif(not CAN_ISOLATE, reason="isolation needs Linux")
 
 @pytest.fixture
 def guard() -> Iterator[GuardProcess]:
-    """A guard whose server is away."""
+    """Yield a guard whose server is away."""
     guard = GuardProcess(guarded())
     yield guard
     if guard._process.returncode is None:
@@ -71,7 +71,7 @@ def test_a_forked_process_keeps_no_pipe_of_a_child() -> None:
         child.stdout.close()
 
 
-def test_a_thread_that_lets_no_other_fork_may_fork_and_so_may_its_child() -> None:
+def test_a_thread_that_forbids_forks_may_fork_and_its_child_may_fork() -> None:
     def fork_and_start() -> None:
         with no_fork():
             pid = forked(lambda: os._exit(ended(start_child(["/bin/true"])) + 7))

@@ -61,7 +61,7 @@ def worker() -> Worker:
 
 @pytest.fixture
 def agent(store: Store, worker: Worker) -> Iterator[Agent]:
-    """An agent whose node is registered and looks ahead; its event loop turns."""
+    """Yield an agent whose node is registered and looks ahead; its event loop turns."""
     app = Celery("duties", set_as_current=False)
     settings = Settings.load(url=f"redis://{store.address}/0", cluster=store.keys.cluster)
     Parsync(app, settings.url, settings.cluster)
@@ -118,7 +118,7 @@ def test_a_guard_that_starts_slowly_does_not_end_the_worker_however_short_the_li
         go_on.set()
 
 
-def test_the_reporter_goes_on_if_it_cannot_see_what_lives_in_a_slot(
+def test_the_reporter_goes_on_if_it_cannot_read_which_process_lives_in_a_slot(
     agent: Agent, store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     drive = Driver(store)
@@ -140,7 +140,7 @@ def test_the_reporter_goes_on_if_it_cannot_see_what_lives_in_a_slot(
 @pytest.mark.parametrize(
     "name", ["parsync-report", "parsync-renew", "parsync-tend", "parsync-seats"]
 )
-def test_a_worker_ends_if_one_of_its_threads_does(
+def test_a_worker_ends_if_a_thread_of_its_agent_ends(
     agent: Agent, worker: Worker, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     again = agent.store.with_own_connections

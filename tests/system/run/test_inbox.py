@@ -107,14 +107,14 @@ class Node:
         self.heard = self.deliveries.heard
 
     def place(self, *tasks: str) -> None:
-        """Tasks are placed, and ring."""
+        """Place tasks and ring their doorbells."""
         for task in tasks:
             self.drive.submit(task)
         for task, attempt in self.drive.take(limit=SLOTS).items():
             self.drive.held(task, attempt, slots=(int(task[1:]),))
 
     def until(self, fact: Callable[[], Any], what: str, patience_s: float = 10.0) -> None:
-        """Runs the event loop until a fact holds."""
+        """Run the event loop until a fact holds."""
         deadline = time.monotonic() + patience_s
         # so that the loop looks at facts now and then
         self.consumer.hub.call_repeatedly(0.02, lambda: None)
@@ -123,7 +123,7 @@ class Node:
             self.consumer.hub.run_once()
 
     def waiting(self) -> list[Any]:
-        """The connections that wait in the server for a doorbell."""
+        """Return the connections that wait in the server for a doorbell."""
         return [c for c in self.client.client_list() if c["cmd"] == "blmpop" and "b" in c["flags"]]
 
     def starts(self) -> int:
@@ -133,13 +133,13 @@ class Node:
 
 @pytest.fixture
 def node(store: Store) -> Iterator[Node]:
-    found = Node(store)
-    yield found
-    found.inbox.stop(found.consumer)
-    found.consumer.hub.close()
+    node_rig = Node(store)
+    yield node_rig
+    node_rig.inbox.stop(node_rig.consumer)
+    node_rig.consumer.hub.close()
 
 
-def test_what_rang_before_and_after_it_listens_is_heard_once(node: Node) -> None:
+def test_doorbells_before_and_after_the_inbox_listens_are_heard_once(node: Node) -> None:
     node.place("t0", "t1")
     node.inbox.start(node.consumer)
     node.until(lambda: len(node.heard) == 2, "what rang before")
@@ -213,7 +213,7 @@ def test_an_inbox_of_another_type_is_deleted_and_an_entry_without_a_doorbell_is_
     assert any(b"not a doorbell: b'no doorbell'" in entry for entry in kept)
 
 
-def test_what_has_not_begun_when_the_worker_shuts_down_goes_back(node: Node) -> None:
+def test_an_unstarted_task_goes_back_when_the_worker_shuts_down(node: Node) -> None:
     node.place("t0", "t1", "t2", "t3")
     node.inbox._at_a_time = 4
     node.deliveries.leave_after = 2
@@ -226,7 +226,7 @@ def test_what_has_not_begun_when_the_worker_shuts_down_goes_back(node: Node) -> 
     ]
 
 
-def test_it_listens_once_however_often_its_node_registers_and_not_at_all_once_stopped(
+def test_the_inbox_listens_once_despite_repeated_registrations_and_never_after_its_stop(
     node: Node,
 ) -> None:
     node.inbox.start(node.consumer)
@@ -268,7 +268,7 @@ def test_a_dead_connection_that_a_child_has_inherited_disturbs_nobody(node: Node
         child_ended(child)
 
 
-def test_who_is_refused_does_not_keep_those_behind_it_from_its_slots(node: Node) -> None:
+def test_a_refused_task_leaves_its_slots_to_the_tasks_behind_it(node: Node) -> None:
     node.place("t0")
     place = node.drive.lease()
     node.drive.requeue(place)
@@ -282,7 +282,7 @@ def test_who_is_refused_does_not_keep_those_behind_it_from_its_slots(node: Node)
 
 
 @pytest.mark.parametrize("unwanted", ["cancelled", "recalled"])
-def test_what_waits_to_be_handed_over_may_still_be_cancelled_or_recalled(
+def test_a_task_that_waits_for_its_hand_over_may_be_cancelled_or_recalled(
     node: Node, unwanted: str
 ) -> None:
     node.place("t0", "t1")

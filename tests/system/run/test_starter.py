@@ -47,29 +47,29 @@ class Node:
         self.reporter.start_next = self.start_next
 
     def start_next(self, store: Store, ended: list[Run]) -> None:
-        """Does what the turns of a pool of threads do."""
+        """Do what the turns of a pool of threads do."""
         self.started += [run.place.task for run, _ in self.starter.start_next(store, (), ended)]
 
     def place(self, task: str, seat: int, needs: str = "") -> Place:
-        """Places a task at a seat; returns its doorbell."""
+        """Place a task at a seat; return its doorbell."""
         self.drive.submit(task, {"resources": {"gpu": 1}} if needs else None)
         return self.drive.held(task, self.drive.take()[task], slots=(seat,), needs=needs)
 
     def bring(self, task: str, seat: int, needs: str = "") -> list[Run]:
-        """Places a task and rings; returns the runs that were started."""
+        """Place a task and ring its doorbell; return the runs that were started."""
         return [run for run, _ in self.starter.answer([self.place(task, seat, needs)])]
 
 
 @pytest.fixture
 def node(store: Store) -> Iterator[Node]:
-    found = Node(store)
-    yield found
-    if found.reporter.ident is not None:
-        found.reporter.close()
-        joined(found.reporter)
+    node_rig = Node(store)
+    yield node_rig
+    if node_rig.reporter.ident is not None:
+        node_rig.reporter.close()
+        joined(node_rig.reporter)
 
 
-def test_a_run_whose_slot_stays_held_is_reported_though_nothing_can_follow_it(node: Node) -> None:
+def test_a_run_whose_slot_stays_held_is_reported_though_no_run_can_follow(node: Node) -> None:
     (held,) = node.bring("a", 0, "slots=1 gpu=1")
     (other,) = node.bring("b", 1)
     assert node.bring("c", 2) == [], "no slot is idle"
@@ -119,7 +119,7 @@ def test_a_run_that_has_started_is_handed_over_though_the_next_round_fails(
     assert [run.place.task for run, _ in node.starter.answer(bells)] == ["a"]
 
 
-def test_what_could_not_be_asked_for_is_not_kept_in_the_table(
+def test_a_run_whose_start_request_failed_is_not_kept_in_the_table(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bell = node.place("a", 0)
@@ -135,7 +135,7 @@ def test_what_could_not_be_asked_for_is_not_kept_in_the_table(
     assert [run.place.task for run, _ in node.starter.answer([bell])] == ["a"]
 
 
-def test_what_follows_has_its_slot_before_the_one_that_ended_is_freed(
+def test_a_following_run_has_its_slot_before_the_ended_run_is_freed(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (first,) = node.bring("a", 0)
@@ -151,7 +151,7 @@ def test_what_follows_has_its_slot_before_the_one_that_ended_is_freed(
     assert (node.started, seen) == (["c"], [True])
 
 
-def test_what_has_started_is_handed_over_though_a_stale_outcome_cannot_be_told_again(
+def test_a_started_run_is_handed_over_though_a_stale_outcome_cannot_be_reported(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server has lost a start. The thread that reports tells the server again; the thread that hands over starts goes on."""
@@ -175,7 +175,7 @@ def test_what_has_started_is_handed_over_though_a_stale_outcome_cannot_be_told_a
     until(lambda: first.is_reported, "the thread has told it")
 
 
-def test_what_waited_too_long_goes_back_though_the_seats_cannot_be_shut(
+def test_a_task_that_waited_too_long_goes_back_though_the_seats_cannot_be_shut(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert len(node.bring("a", 0) + node.bring("b", 1)) == 2
@@ -188,9 +188,7 @@ def test_what_waited_too_long_goes_back_though_the_seats_cannot_be_shut(
     assert waits.outcome == "recalled"
 
 
-def test_seats_are_shut_though_nobody_knows_whether_they_were_opened(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_seats_in_doubt_are_shut(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.drive.run(node.drive.commands.set_node(0, "n1", "ahead", 1, "0"))
     run = node.store.run
 
@@ -210,7 +208,7 @@ def test_seats_are_shut_though_nobody_knows_whether_they_were_opened(
     assert node.drive.bits() == "11000000"
 
 
-def test_a_shard_that_is_away_keeps_no_task_of_another_from_its_start(
+def test_an_absent_shard_does_not_delay_starts_of_tasks_of_other_shards(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = [id_in_shard(shard, 2) for shard in (0, 1, 1)]

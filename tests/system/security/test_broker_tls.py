@@ -136,7 +136,7 @@ def nothing() -> None:
 
 
 def outcome(submit: Callable[[], object]) -> str:
-    """'works', or 'not trusted' for a certificate that TLS refuses; other errors are raised."""
+    """Return 'works', or 'not trusted' for a certificate that TLS refuses; other errors are raised."""
     try:
         submit()
     except (OperationalError, ParsyncError) as error:

@@ -55,7 +55,7 @@ COMMANDS = [
 
 @pytest.fixture
 def sound(server, monkeypatch) -> Store:
-    """A cluster that has something for each command to show."""
+    """Return a cluster that has something for each command to show."""
     monkeypatch.setenv("PARSYNC_URL", server.url)
     monkeypatch.setenv("PARSYNC_CLUSTER", "shown")
     monkeypatch.setattr(make_client, "__defaults__", (0,))

@@ -148,7 +148,7 @@ def test_a_certificate_of_another_host_or_of_yesterday_is_refused(
             other.stop()
 
 
-def test_the_command_line_says_it_in_one_line(tls: TlsServer, stranger: Authority):
+def test_the_command_line_reports_a_tls_error_in_one_line(tls: TlsServer, stranger: Authority):
     command = [sys.executable, "-m", "parsync_redis.cli", "nodes", "--url", tls.url(stranger.path)]
     done = run(command, capture_output=True, text=True)
     assert done.returncode == 2

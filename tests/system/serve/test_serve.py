@@ -58,7 +58,7 @@ def start(*words, url="redis://127.0.0.1:1/0", code=""):
 
 
 @pytest.mark.one_server(0)
-def test_it_is_well_and_says_whether_anything_can_be_placed(store):
+def test_the_service_is_healthy_and_reports_whether_tasks_can_be_placed(store):
     driver = set_up(store)
     with serving(url_of(store), store.keys.cluster) as serve:
         serve.until_json("/healthz", lambda found: found["ok"])
@@ -96,7 +96,7 @@ def test_a_stranger_with_a_thousand_half_requests_shuts_nothing_off(store):
             assert serve.get(path)[0] == 200, path
 
 
-def test_it_survives_its_server_and_says_how_old_its_survey_is():
+def test_the_service_survives_its_server_and_reports_the_age_of_its_survey():
     with EmbeddedServer(PROGRAM) as server:
         store = Store.from_url(server.url, "demo")
         set_up(store)
@@ -118,7 +118,7 @@ def test_it_survives_its_server_and_says_how_old_its_survey_is():
         store.client.close()
 
 
-def test_it_starts_before_its_server():
+def test_the_service_starts_before_its_server():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -169,7 +169,7 @@ def test_on_a_loopback_address_only_this_machine_may_be_named():
 
 
 @pytest.mark.parametrize("name", ["starlette", "uvicorn", "prometheus_client", "jinja2"])
-def test_without_the_extra_it_says_how_to_get_it(name):
+def test_without_the_extra_the_command_names_the_extra_to_install(name):
     done = start(code=f"import sys; sys.modules[{name!r}] = None")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"error: parsync serve needs {name}: pip install 'parsync-redis[serve]'\n"

@@ -29,7 +29,9 @@ V1 = "/api/v1"
 
 @pytest.fixture
 def driver(store):
-    """A cluster with two nodes, tasks that wait, one that is held, and one that is dead."""
+    """Return the driver of a cluster with two nodes, tasks that wait, one that is held, and one
+    that is dead.
+    """
     driver = set_up(store)
     driver.node("n1", 4, {"gpu": 4}, {"gpu_model": "a100"})
     driver.node("n2", 8, {"mem": 64}, p=1)
@@ -107,8 +109,8 @@ def test_pages_and_filters(serve):
     )
     assert serve.json(f"{V1}/nodes", state="down")[1]["items"] == []
     assert serve.json(f"{V1}/nodes/n2")[1]["node"]["slots"] == 8
-    found = serve.json(f"{V1}/kinds", name="proj.t*")[1]
-    assert [(kind["name"], kind["waiting"]) for kind in found["items"]] == [("proj.train", 5)]
+    answer = serve.json(f"{V1}/kinds", name="proj.t*")[1]
+    assert [(kind["name"], kind["waiting"]) for kind in answer["items"]] == [("proj.train", 5)]
 
 
 WRONG = (
@@ -145,7 +147,7 @@ WRONG = (
 """Paths, each with the status and a part of the error that it is answered with."""
 
 
-def test_what_is_wrong_is_said_in_json(serve):
+def test_an_error_is_answered_in_json(serve):
     """Each wrong request gets its status and one sentence as JSON; one server answers all requests."""
     for path, status, error in WRONG:
         found, body, _ = serve.get_exactly(f"{V1}{path}")
@@ -220,7 +222,7 @@ def test_a_script_gets_the_number_of_machines(serve, tmp_path):
     assert (done.returncode, "nothing changes" in done.stderr) == (1, True)
 
 
-def test_without_a_survey_the_api_says_so():
+def test_without_a_survey_the_api_answers_with_an_error():
     with serving("redis://127.0.0.1:1/0", "demo") as serve:
         status, found = serve.json(f"{V1}/nodes")
         assert (status, found["status"]) == (503, 503)

@@ -60,7 +60,7 @@ names = ["*"]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """A server with two nodes, and a service with both doors open."""
+    """Yield a server with two nodes, and a service with both doors open."""
     folder = tmp_path_factory.mktemp("doors")
     (folder / "submitters.toml").write_text(FILE)
     line = CliRunner().invoke(app, ["serve-password", "alice"], input=f"{PASSWORD}\n").stdout
@@ -176,7 +176,7 @@ def test_a_task_that_runs_is_asked_to_end(site):
     }
 
 
-def test_of_a_list_each_task_is_told(site):
+def test_a_submit_of_a_list_answers_for_each_task(site):
     tasks = [{"name": "shop.a", "id": f"shop:list-{at}"} for at in range(3)]
     status, found, _ = ask(site, "POST", body=[*tasks, {"name": "shop.b"}])
     assert (status, [one["state"] for one in found["tasks"]]) == (201, ["submitted"] * 4)
@@ -242,7 +242,7 @@ def test_of_a_list_each_task_is_told(site):
         ([], 400, "the list has 0 tasks: it must have 1 to 50"),
     ],
 )
-def test_what_is_wrong_is_said_and_nothing_is_submitted(site, body, status, error):
+def test_an_invalid_submit_is_explained_and_submits_no_task(site, body, status, error):
     before = site.client.demand()
     found, answer, _ = ask(site, "POST", body=body)
     assert (found, answer["status"]) == (status, status)
@@ -266,7 +266,7 @@ def test_without_a_token_nobody_submits_and_viewers_only_look(site):
     assert ask(site, "PUT", body={})[1]["error"] == "PUT is not allowed: only POST is"
 
 
-def test_who_is_too_fast_is_told_when_to_come_again(site):
+def test_a_submitter_over_its_rate_is_told_when_to_retry(site):
     task = {"name": "slow.a"}
     assert [ask(site, "POST", body=task, token="slow-token")[0] for _ in range(2)] == [201, 201]
     status, answer, headers = ask(site, "POST", body=task, token="slow-token")
@@ -278,7 +278,7 @@ def test_who_is_too_fast_is_told_when_to_come_again(site):
     assert ask(site, "POST", body={"name": "shop.a"})[0] == 201, "the others are as fast as before"
 
 
-def test_many_who_submit_one_id_at_a_time_make_one_task(site):
+def test_simultaneous_submits_of_the_same_id_make_one_task(site):
     with ThreadPoolExecutor(8) as pool:
         asked = [
             pool.submit(ask, site, "POST", TASKS, {"name": "shop.a", "id": "shop:once"})
@@ -472,7 +472,7 @@ def test_a_form_from_elsewhere_does_nothing(site):
         ("/operator/erase?id=1", 404, "there is no /operator/erase"),
     ],
 )
-def test_what_an_operator_cannot_do_is_said(site, operator, path, status, text):
+def test_a_refused_action_of_an_operator_is_explained(site, operator, path, status, text):
     found, body, _ = operator.ask("GET", path)
     assert (found, text in body) == (status, True), body
 
@@ -484,7 +484,7 @@ def operator(site):
     return visitor
 
 
-def test_a_wrong_field_of_a_drain_is_said(operator, site):
+def test_a_wrong_field_of_a_drain_is_named(operator, site):
     mark = operator.mark("/operator/drain?node=n1")
     status, body, _ = operator.ask("POST", "/operator/drain", mark=mark, node="n1", deadline="soon")
     assert (

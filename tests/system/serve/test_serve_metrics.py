@@ -37,7 +37,7 @@ def metrics(serve):
     return found
 
 
-def test_the_metrics_say_what_the_state_is(store):
+def test_the_metrics_equal_the_state(store):
     driver = set_up(store)
     driver.node("n1", 4, {"gpu": 2}, {"zone": "a"})
     driver.node("n2", 8, p=1)
@@ -151,7 +151,7 @@ def test_schedulers_report_their_figures_and_counters_never_fall(store):
         assert ("view_age_seconds", "scheduler-1") not in metrics(serve)
 
 
-def test_without_a_survey_there_are_metrics_that_say_so():
+def test_without_a_survey_the_metrics_report_its_absence():
     with serving("redis://127.0.0.1:1/0", "demo") as serve:
         serve.until_json("/healthz", lambda found: "127.0.0.1" in found["error"])
         found = metrics(serve)

@@ -56,7 +56,7 @@ MAIL = {"name": "shop.mail"}
 
 
 def strict(schema: Any) -> Any:
-    """A schema that allows no fields but its own: the published one lets fields be added."""
+    """Return a schema that allows no fields but its own: the published one lets fields be added."""
     if isinstance(schema, list):
         return [strict(one) for one in schema]
     if not isinstance(schema, dict):
@@ -73,7 +73,7 @@ def strict(schema: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """A cluster, its service with all doors open, one whose server is away, and the document."""
+    """Yield a cluster, its service with all doors open, one whose server is away, and the document."""
     folder = tmp_path_factory.mktemp("openapi")
     (folder / "submitters.toml").write_text(FILE)
     (folder / "operators").write_text(OPERATORS)
@@ -115,7 +115,7 @@ def each(document):
             yield path, method.upper(), operation
 
 
-def test_it_is_a_valid_document_of_every_route(site):
+def test_the_openapi_document_is_valid_and_has_every_route(site):
     validate(site.document)
     paths = [
         path.replace(":path}", "}")
@@ -199,7 +199,7 @@ def test_each_parameter_is_known_and_no_other(site):
             )
 
 
-def test_each_parameter_has_the_bounds_that_are_told(site):
+def test_each_parameter_has_the_documented_bounds(site):
     for path, params in queries(site.document):
         for one in params:
             name = one["name"]
@@ -265,7 +265,7 @@ class Asked:
         self.seen.add((path, method, status))
 
 
-def test_each_status_that_is_told_comes_and_its_answer_is_as_told(site):
+def test_each_documented_status_occurs_and_its_answer_matches_the_document(site):
     asks = Asked(site)
     late = body_that_does_not_come(site)
     for path in (
@@ -371,7 +371,7 @@ def body_that_does_not_come(site):
     return answer
 
 
-def test_the_body_of_a_submit_is_as_told(site):
+def test_the_body_of_a_submit_matches_the_document(site):
     schema = site.document["paths"][TASKS]["post"]["requestBody"]["content"]["application/json"][
         "schema"
     ]

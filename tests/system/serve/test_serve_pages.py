@@ -87,7 +87,7 @@ def browser():
 
 @pytest.fixture
 def driver(store):
-    """A cluster with nodes, a task that is held, and tasks that wait."""
+    """Return the driver of a cluster with nodes, a task that is held, and tasks that wait."""
     driver = set_up(store)
     driver.node("n1", 4, {"gpu": 4}, {"gpu_model": "a100"})
     driver.node("n2", 100, p=1)
@@ -266,7 +266,7 @@ def without_age(page):
     return re.sub(r'<p class="bad" id="stale">.*</p>', "", page)
 
 
-def test_a_page_that_is_followed_comes_again_when_it_has_changed(driver):
+def test_a_followed_page_is_sent_again_when_it_changes(driver):
     with serving(url_of(driver.store), driver.store.keys.cluster) as serve:
         serve.until_json("/healthz", lambda found: found["ok"])
         for path, change, text in (
@@ -404,7 +404,7 @@ def test_a_stream_that_was_refused_is_asked_for_again_later(driver, browser):
         browser.complaints()
 
 
-def test_pages_work_without_javascript_and_forbid_what_they_do_not_need(driver):
+def test_pages_work_without_javascript_and_their_policy_forbids_unneeded_sources(driver):
     with serving(url_of(driver.store), driver.store.keys.cluster) as serve:
         serve.until_json("/healthz", lambda found: found["ok"])
         for path, text in (

@@ -39,7 +39,7 @@ def run(main):
 
 @pytest.fixture
 def url(server):
-    """A server with a cluster that has a node, and no scheduler."""
+    """Return the address of a server with a cluster that has a node, and no scheduler."""
     store = Store.from_url(server.url, CLUSTER)
     join_cluster(store, Settings(partitions=1), create=True)
     commands = store.commands
@@ -57,11 +57,11 @@ def aio(url, **settings):
 
 
 def without_now(answer):
-    """An answer without the time at which it was asked for."""
+    """Return an answer without the time at which it was asked for."""
     return replace(answer, now_ms=0) if isinstance(answer, Explanation) else answer
 
 
-def test_it_answers_as_the_other_one(url):
+def test_the_async_client_answers_like_the_client_of_threads(url):
     async def main(other):
         async with aio(url) as client:
             assert await client.submit("proj.render", [1], id="a", slots=2) == "a"
@@ -105,7 +105,7 @@ def test_a_reply_that_does_not_come_in_time_is_an_error_and_closes_its_connectio
     run(main())
 
 
-def test_it_gives_events_as_the_other_one_and_those_that_come(url):
+def test_the_async_client_gives_past_and_coming_events_like_the_client_of_threads(url):
     async def main(other):
         async with aio(url) as client:
             await client.drain("n1", reason="a disk")
@@ -130,7 +130,7 @@ BAD: list[tuple[str, Any, dict[str, Any]]] = [
 ]
 
 
-def test_it_raises_as_the_other_one(url):
+def test_the_async_client_raises_like_the_client_of_threads(url):
     async def main(other):
         async with aio(url) as client:
             for method, args, options in BAD:
@@ -161,7 +161,7 @@ def test_a_server_that_is_away_is_the_same_error():
 # -- nothing blocks the event loop -----------------------------------------------------------------
 
 
-def test_it_opens_no_file_imports_nothing_sleeps_not_and_starts_no_thread(url):
+def test_an_async_call_opens_no_file_imports_no_module_and_starts_no_thread(url):
     """The test runs in a new interpreter, which has read and imported nothing before."""
     done = waiting.run(
         [sys.executable, "-m", "tests.kit.unblocked", url, CLUSTER],

@@ -62,8 +62,8 @@ def client(settings):
 
 @pytest.fixture
 def cluster(client, store):
-    """The client of a cluster of two partitions with a node in each, whose workers know proj.add
-    and proj.mul.
+    """Return the client of a cluster of two partitions with a node in each, whose workers know
+    proj.add and proj.mul.
     """
     join_cluster(store, client.settings.model_copy(update={"partitions": 2}), create=True)
     for name, (partition, score, offer) in OFFERS.items():
@@ -77,13 +77,13 @@ def cluster(client, store):
 
 
 def place(store, id, node="n1", slot=0):
-    """Takes the pending tasks and commits one to a slot."""
+    """Take the pending tasks and commit one to a slot."""
     taken = {task.id: task for task in Driver(store).take_tasks()}
-    asked = parse_needs(taken[id].kind.needs).asked
+    amounts = parse_needs(taken[id].kind.needs).asked
     p = OFFERS[node][0]
     first = store.nodes(p)[node].first
     epoch = store.run(store.commands.read_partition(p)).epoch
-    claim = Claim(id, taken[id].attempt, p, node, (slot,), 1, asked, first, epoch)
+    claim = Claim(id, taken[id].attempt, p, node, (slot,), 1, amounts, first, epoch)
     return store.run(store.commands.commit(p, [claim]))
 
 
@@ -140,7 +140,7 @@ def test_tuples_and_mappings_may_be_mixed(cluster):
     assert [status.name for status in cluster.statuses(ids)] == ["proj.add"] * 3 + ["proj.mul"]
 
 
-def test_after_a_bad_one_nothing_of_its_batch_is_sent(cluster, store):
+def test_a_bad_task_keeps_its_whole_batch_from_being_sent(cluster, store):
     tasks: list[tuple[str, tuple[object, ...]]] = [("proj.add", (i,)) for i in range(700)]
     tasks[600] = ("proj.add", ({1},))
     with pytest.raises(
@@ -150,7 +150,7 @@ def test_after_a_bad_one_nothing_of_its_batch_is_sent(cluster, store):
     assert len(Driver(store).index("pending")) == 500
 
 
-def test_after_a_refused_one_no_batch_is_sent(cluster, store):
+def test_no_further_batch_is_sent_after_a_refused_task(cluster, store):
     tasks = [{"name": "proj.add", "slots": 64 if i == 3 else 1} for i in range(700)]
     with pytest.raises(
         Infeasible, match=r"^task 3: task needs slots=64; the largest node has 8 \(n2\)"
@@ -170,7 +170,7 @@ def test_after_a_refused_one_no_batch_is_sent(cluster, store):
         {"name": "proj.add", "nope": 1},
     ],
 )
-def test_what_is_no_task_is_refused(cluster, store, item):
+def test_a_malformed_task_is_refused(cluster, store, item):
     with pytest.raises(InvalidInput, match=r"^task 0: "):
         cluster.submit_many([item])
     assert len(Driver(store).index("pending")) == 0
@@ -286,7 +286,7 @@ def test_waiting_in_vain_names_how_many_are_not_final(cluster):
         cluster.wait(ids, timeout=0.01)
 
 
-def test_a_cancel_says_what_it_did(cluster):
+def test_a_cancel_returns_its_outcome(cluster):
     id = cluster.submit("proj.add")
     assert cluster.cancel(id) == "cancelled"
     assert cluster.cancel(id) == "cancelled"
@@ -315,7 +315,7 @@ def test_a_cancel_of_a_running_task_asks_its_node(cluster, store):
 
 
 @pytest.mark.unaudited  # the claim is never confirmed
-def test_nodes_show_what_is_free_and_held(cluster, store):
+def test_nodes_show_their_free_and_held_amounts(cluster, store):
     id = cluster.submit("proj.add", resources={"mem": 96})
     assert place(store, id, "n1", 2).verdicts[0].won
     n1, n2 = cluster.nodes()
@@ -438,7 +438,7 @@ def test_a_submit_outlives_a_server_that_restarts():
 
 @pytest.fixture
 def parsync(cluster, monkeypatch):
-    """Runs the command line on the cluster."""
+    """Run the command line on the cluster."""
     monkeypatch.setenv("PARSYNC_URL", cluster.settings.url)
     monkeypatch.setenv("PARSYNC_CLUSTER", cluster.settings.cluster)
 
@@ -521,7 +521,7 @@ def test_waiting_on_the_command_line_says_that_the_task_goes_on(parsync, cluster
     assert cluster.status("t1").state is TaskState.WAITING
 
 
-def test_cancel_and_purge_ask_first_and_take_what_was_asked_for(parsync, cluster, store):
+def test_cancel_and_purge_ask_first_and_affect_only_the_selected_tasks(parsync, cluster, store):
     cluster.submit_many([{"name": "proj.add", "id": f"a{n}"} for n in range(3)])
     cluster.submit("proj.mul", id="later", countdown=3600)
     cluster.submit("proj.mul", id="m1")
@@ -558,14 +558,14 @@ def test_cancel_and_purge_ask_first_and_take_what_was_asked_for(parsync, cluster
 
 def test_purge_leaves_alone_what_got_a_place_meanwhile(cluster, store):
     cluster.submit("proj.add", id="t1")
-    found = find_purgeable(store)
+    purgeable = find_purgeable(store)
     judged = place(store, "t1")
     store.run(store.commands.confirm([judged.claims[0].won(judged.now_ms)]))
-    assert purge_tasks(store, found) == 0
+    assert purge_tasks(store, purgeable) == 0
     assert cluster.status("t1").state is TaskState.PLACED
 
 
-def test_what_apps_declare_is_read_once_and_again_when_it_is_something_else(cluster, store):
+def test_the_client_reads_app_declarations_once_and_again_after_a_change(cluster, store):
     def calls():
         told = [stats for (stats,) in store.ask_servers([("info", "commandstats")]).values()]
         names = Counter[str]()
