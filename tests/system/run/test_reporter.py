@@ -29,7 +29,7 @@ def test_a_server_that_lost_the_script_of_the_outcome_only_frees_no_slot(
         next(script.text for script in ALL_SCRIPTS if script.verb == "release")
     )
 
-    def gone(also: object) -> None:
+    def gone(*_: object) -> None:
         raise ServerUnreachable("it went away before the scripts were there again")
 
     with monkeypatch.context() as patch:
