@@ -339,6 +339,14 @@ def test_a_login_that_may_list_tasks_and_cancel_them_cancels_all_of_a_kind(site:
     assert site.guarded.denials() == []
 
 
+def test_an_audit_by_a_viewer_who_may_not_scan_fails_beside_the_other_checks(site: Site):
+    ended = site.parsync(Role.VIEWER, "doctor", "--audit")
+    site.guarded.admin.execute_command("ACL LOG RESET")
+    assert ended.returncode == 1
+    assert ended.stdout.count("\n") > 5
+    assert "audit with a viewer's login that parsync acl --scan of this version" in ended.stdout
+
+
 @pytest.mark.parametrize(
     ("role", "words"),
     [
@@ -346,7 +354,6 @@ def test_a_login_that_may_list_tasks_and_cancel_them_cancels_all_of_a_kind(site:
         (Role.VIEWER, ("cancel", "t1")),
         (Role.CLIENT, ("cancel", "--name", "tiles.*", "--yes")),
         (Role.VIEWER, ("drain", "n1")),
-        (Role.VIEWER, ("doctor", "--audit")),
         (Role.CLIENT, ("tasks", "--state", "failed")),
         (Role.CLIENT, ("dead", "list")),
         (Role.CLIENT, ("drain", "n1")),
