@@ -19,11 +19,11 @@ import urllib.request
 
 
 def ask(url: str) -> tuple[int, int]:
-    """Return how many machines are wanted, and how many nodes are there."""
+    """Return the number of machines that are wanted, and the number of nodes that there are."""
     with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310  the operator's own URL
-        found = json.load(answer)
-    machines = found["machines"]
-    nodes = found["nodes"]
+        demand = json.load(answer)
+    machines = demand["machines"]
+    nodes = demand["nodes"]
     if machines is None:
         sys.exit("the URL describes no machine: add slots=, resource= or label=")
     return int(machines), int(nodes)
@@ -45,34 +45,34 @@ def main() -> None:
         "--once", action="store_true", help="ask once, run the command, and end as it does"
     )
     parser.add_argument("command", nargs="+")
-    asked = parser.parse_args()
-    told: int | None = None
+    options = parser.parse_args()
+    machines_set: int | None = None
     enough_since_s = time.monotonic()
     while True:
         try:
-            machines, nodes = ask(asked.url)
+            machines, nodes = ask(options.url)
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
             print(f"no answer, nothing changes: {error!r}", file=sys.stderr)
-            if asked.once:
+            if options.once:
                 sys.exit(1)
             wanted = now = 0
         else:
-            wanted = min(max(machines, asked.least), asked.most)
-            now = nodes if told is None else told
+            wanted = min(max(machines, options.least), options.most)
+            now = nodes if machines_set is None else machines_set
         if wanted >= now:
             enough_since_s = time.monotonic()
         if (
-            asked.once
+            options.once
             or wanted > now
-            or (wanted < now and time.monotonic() - enough_since_s >= asked.calm)
+            or (wanted < now and time.monotonic() - enough_since_s >= options.calm)
         ):
-            done = subprocess.run([*asked.command, str(wanted)], check=False)
-            if asked.once:
-                sys.exit(done.returncode)
-            if done.returncode == 0:
-                told = wanted
+            ended = subprocess.run([*options.command, str(wanted)], check=False)
+            if options.once:
+                sys.exit(ended.returncode)
+            if ended.returncode == 0:
+                machines_set = wanted
                 enough_since_s = time.monotonic()
-        time.sleep(asked.every)
+        time.sleep(options.every)
 
 
 if __name__ == "__main__":

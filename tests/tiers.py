@@ -1,5 +1,5 @@
-"""Which tests `make test` runs, with the mark `quick`: all that start no stack of processes, and
-the stories.
+"""Chooses the tests of `make test`, with the mark `quick`: all that start no stack of processes,
+and the stories.
 
 A file is named by its path below tests/, a file of the lab by its path from the top: lab/tests/.
 
@@ -252,8 +252,7 @@ ON_REDIS_CLUSTER: Final = (
     "system/submit/test_client.py",
     "system/submit/test_loader.py",
 )
-"""What `make cluster-test` runs with the state on a Redis Cluster: files, and folders as a whole.
-"""
+"""The files and whole folders that `make cluster-test` runs with the state on a Redis Cluster."""
 
 FAKE: Final = "fakeredis"
 """The name that `server_kind` gives to tests on fakeredis."""

@@ -20,46 +20,76 @@ COMMANDS: Final = {
     "cli.tasks": {
         "tasks show": "Show a task: its state, its place, why it waits, and the time of each step.",
         "tasks submit": "Submit a task and print its id.",
-        "kinds list": "Show what waits, by kind: how many tasks of equal name, needs and strategy, and why.",
-        "kinds times": "Show how long tasks of each name run, by node class too: count, mean, 95th percentile.",
+        "kinds list": (
+            "Show what waits, by kind: how many tasks of equal name, needs and strategy, and why."
+        ),
+        "kinds times": (
+            "Show how long tasks of each name run, by node class too: count, mean, 95th percentile."
+        ),
     },
     "cli.ending": {
-        "tasks cancel": "Cancel tasks by their ids, or all of a kind, name or state: a running one is asked to end.",
+        "tasks cancel": (
+            "Cancel tasks by their ids, or all of a kind, name or state: a running one is "
+            "asked to end."
+        ),
         "tasks purge": "Delete the records of tasks that have ended.",
         "tasks requeue": "Let dead tasks, which lost as many starts as they may, run again.",
     },
     "cli.explain": {
         "tasks plan": "Say where a task would go, without submitting it.",
-        "tasks explain": "Say why a task waits, what keeps each node, who holds what it needs, and when it may start.",
+        "tasks explain": (
+            "Say why a task waits, what keeps each node, who holds what it needs, and when it "
+            "may start."
+        ),
     },
     "cli.top": {"top": "Show the cluster and draw it again every second, until q."},
     "cli.cluster": {
         "nodes list": "List nodes: state, slots, what is left of their resources, taints.",
-        "nodes show": "Show a node: what runs there and for how long, what is left, what failed last.",
-        "nodes drain": "Give a node no new tasks, also after a restart; its runs go on, up to a deadline if any.",
+        "nodes show": (
+            "Show a node: what runs there and for how long, what is left, what failed last."
+        ),
+        "nodes drain": (
+            "Give a node no new tasks, also after a restart; its runs go on, up to a deadline "
+            "if any."
+        ),
         "nodes undrain": "Give tasks to a drained or suspect node again.",
-        "schedulers": "List schedulers: which is leader, which is alive, and the statistics of each.",
+        "schedulers": (
+            "List schedulers: which is leader, which is alive, and the statistics of each."
+        ),
         "partitions": "List partitions, and how evenly nodes, scores and labels are dealt to them.",
     },
     "cli.events": {
-        "events": "Show what happened out of the ordinary: to tasks, nodes, schedulers and the cluster."
+        "events": (
+            "Show what happened out of the ordinary: to tasks, nodes, schedulers and the cluster."
+        ),
     },
     "cli.doctor": {
-        "doctor check": "Check server, scripts, schedulers, ticks and nodes; each line has its fix.",
-        "doctor repair": "Find damaged keys and rebuild them from what is left, as the leader does bit by bit.",
-        "doctor quarantine": "Damaged or foreign values that a process met in the state: list, show, clear.",
+        "doctor check": (
+            "Check server, scripts, schedulers, ticks and nodes; each line has its fix."
+        ),
+        "doctor repair": (
+            "Find damaged keys and rebuild them from what is left, as the leader does bit by bit."
+        ),
+        "doctor quarantine": (
+            "Damaged or foreign values that a process met in the state: list, show, clear."
+        ),
     },
     "cli.run": {"scheduler": "Run a scheduler until SIGTERM or Ctrl-C."},
     "cli.dev": {
         "dev": "Run a server, schedulers and workers of an app in this terminal, until Ctrl-C."
     },
     "serve.command": {
-        "serve run": "Show the cluster over HTTP: pages, metrics for Prometheus, health, and a JSON API.",
+        "serve run": (
+            "Show the cluster over HTTP: pages, metrics for Prometheus, health, and a JSON API."
+        ),
         "serve token": "Make a token for a submitter, and its hash for the file of submitters.",
         "serve password": "Make an operator's line for the file of operators.",
     },
     "cli.acl": {
-        "acl": "Print Redis ACL lines: a login for each role, with no right that the role does not need."
+        "acl": (
+            "Print Redis ACL lines: a login for each role, with no right that the role does "
+            "not need."
+        ),
     },
     "cli.lua": {"lua": "The Lua scripts as the server gets them: list, show."},
 }
@@ -69,7 +99,9 @@ NOUNS: Final = {
     "tasks": "List tasks; show, submit, cancel, requeue, purge, plan and explain them.",
     "kinds": "List what waits, by kind; show how long the tasks of each name run.",
     "nodes": "List nodes, or show one; drain and undrain them.",
-    "doctor": "Check the cluster, and say how to fix what is wrong; repair, and look at the quarantine.",
+    "doctor": (
+        "Check the cluster, and say how to fix what is wrong; repair, and look at the quarantine."
+    ),
     "serve": "Show the cluster over HTTP; make tokens and passwords for it.",
 }
 """Nouns that have verbs, and their help. Without a verb, a noun does its first row of COMMANDS."""

@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from redis.exceptions import RedisError
 from rich.console import Console
 
-from ..errors import InvalidInput
+from ..errors import AccessDenied, InvalidInput
 from ..inspect.audit import FoundKeys, find_keys
 from ..inspect.checkup import check_up
 from ..inspect.server_checks import Check
 from ..model.printable import printable
 from ..store.repair.quarantine import QuarantineEntry, clear, entries
 from ..store.repair.repair_all import Finding, repair_all
-from ..store.server.server_errors import is_denied
 from ..store.store import Store
 from .common import (
     ClusterName,
@@ -148,9 +146,7 @@ def _listed_keys(store: Store) -> FoundKeys:
     """Return the keys of the cluster; none, and a warning, for a login that may not list keys."""
     try:
         return find_keys(store)
-    except RedisError as error:
-        if not is_denied(error):
-            raise
+    except AccessDenied:
         say("this login may not list keys: queues that no index lists are left out", to_stderr=True)
         return FoundKeys()
 

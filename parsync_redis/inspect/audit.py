@@ -98,12 +98,15 @@ def _faults_of(check: Callable[[], Iterable[str]]) -> Iterator[str]:
 
 
 def find_keys(store: Store) -> FoundKeys:
-    """Scan the server for the keys of the cluster."""
+    """Scan the servers for the keys of the cluster.
+
+    Raises ServerUnreachable, and AccessDenied for a login that may not scan.
+    """
     head = store.keys.tick.partition("}:tick")[0]
     form = re.compile(re.escape(head) + r"(?::([qp]\d+))?\}:(.*)", re.DOTALL)
     keys = FoundKeys()
     tables = {"extra:": keys.extras, "inbox:": keys.inboxes}
-    for raw_key in store.client.scan_iter(match=head + "*", count=KEYS_PER_ROUND_TRIP):
+    for raw_key in _scan(store, head + "*"):
         key = readable(raw_key)
         match = form.fullmatch(key)
         if match is None:
@@ -117,6 +120,15 @@ def find_keys(store: Store) -> FoundKeys:
             if family and match[2].startswith(prefix):
                 table.setdefault(int(family[1:]), []).append(match[2].removeprefix(prefix))
     return keys
+
+
+def _scan(store: Store, pattern: str) -> Iterator[bytes]:
+    """Yield the names of the keys that match a pattern. Raises what find_keys raises."""
+    client: Any = store.client
+    try:
+        yield from client.scan_iter(match=pattern, count=KEYS_PER_ROUND_TRIP)
+    except (RedisError, OSError) as error:
+        raise translate(store.address, error) from None
 
 
 def leaked_keys(store: Store, keys: FoundKeys) -> Iterator[str]:

@@ -43,6 +43,13 @@ from .server_checks import (
     judge_role,
 )
 
+_AUDIT_REPAIRS: Final[Mapping[type[ParsyncError], str]] = {
+    ServerUnreachable: "audit again when all servers answer and a scheduler runs",
+    AccessDenied: "audit with a viewer's login that parsync acl --scan of this version prints",
+    ParsyncError: "parsync doctor repair --dry-run",
+}
+"""The remedy for an error that ended an audit. The first class of the error counts."""
+
 
 def check_up(
     store: Store,
@@ -141,14 +148,6 @@ def _audit(store: Store, say: Callable[[str], object]) -> Check:
         return Check("audit", "fail", str(error), repair)
 
 
-_AUDIT_REPAIRS: Final[Mapping[type[ParsyncError], str]] = {
-    ServerUnreachable: "audit again when all servers answer and a scheduler runs",
-    AccessDenied: "audit with a viewer's login that parsync acl --scan of this version prints",
-    ParsyncError: "parsync doctor repair --dry-run",
-}
-"""What to do after an error of an audit; the first class that fits counts."""
-
-
 def _queue(store: Store) -> Check:
     totals = count_tasks(store)
     kinds = read_kinds(store).values()
@@ -180,9 +179,9 @@ def judge_losses(losses: list[Loss]) -> Check:
 
 
 def judge_scripts(loaded: Iterable[bool], where: str = "") -> Check:
-    """Count the loaded scripts. A missing script is no fault: its first use loads the script."""
+    """Count the loaded scripts. A missing script is no fault: a scheduler or a worker loads it."""
     is_loaded = list(loaded)
-    missing = "" if all(is_loaded) else "; the others load with their first use"
+    missing = "" if all(is_loaded) else "; a scheduler or a worker loads the others"
     return Check("scripts", "ok", f"{where}{sum(is_loaded)} of {len(is_loaded)} loaded{missing}")
 
 

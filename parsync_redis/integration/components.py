@@ -28,7 +28,7 @@ from .refusals import refusal_here
 
 
 class Source(NamedTuple):
-    """How an app got its Parsync: the class, and its url and cluster."""
+    """The class, url and cluster with which an app got its Parsync."""
 
     attach: Callable[[Celery, str | None, str | None], ParsyncPort]
     url: str | None

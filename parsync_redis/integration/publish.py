@@ -172,9 +172,7 @@ def celery_priority(priority: float) -> int:
 
 
 _DELAYED: Final = re.compile(r"(?:[01]\.){28}")
-"""How a routing key of Celery's native delayed delivery begins (celery_delayed_27): the delay, bit
-by bit.
-"""
+"""The begin of a routing key of Celery's delayed delivery (celery_delayed_27): the delay's bits."""
 
 
 def exchange_name(exchange: Exchange | str | None) -> str:

@@ -96,7 +96,7 @@ def unknown_option(
 
 
 class Strategy(StrEnum):
-    """How a scheduler weighs freshness against score; see placement/strategy.py."""
+    """The weight of freshness against score in a placement; see placement/strategy.py."""
 
     LATENCY = "latency"
     QUALITY = "quality"

@@ -110,7 +110,7 @@ A take is undone if no claim of its attempt can have won.
 """
 
 HowLost = Literal["", "unstarted", "recalled", "unbegun"]
-"""How an attempt was lost.
+"""The way in which an attempt was lost.
 
 "": its lease lapsed. unstarted: its worker never started it. recalled: its run was ended on
 purpose, or came too early. unbegun: its run did not begin, although the task was ready.

@@ -1,4 +1,4 @@
-"""Who is an operator: by a login with a password, or by the header of a reverse proxy.
+"""Tells operators from viewers, by a login with a password or by the header of a reverse proxy.
 
 A login begins a session. Sessions are in memory, so a restart logs everybody out.
 """

@@ -1,4 +1,4 @@
-"""What tests share: rigs, apps, programs, ways to wait, readers of pages. No file here is a test."""
+"""Shared parts of tests: rigs, apps, programs, waits, readers of pages. No file here is a test."""
 
 from pathlib import Path
 from typing import Final

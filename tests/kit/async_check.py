@@ -1,4 +1,4 @@
-"""Whether an AsyncParsyncClient can connect."""
+"""Connect an AsyncParsyncClient, and say how that went."""
 
 import asyncio
 

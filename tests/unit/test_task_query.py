@@ -1,4 +1,4 @@
-"""Which tasks a query finds, and in which order. Pure."""
+"""A query finds tasks in a fixed order. Pure."""
 
 import pytest
 

@@ -23,7 +23,7 @@ from .lease_watch import LeaseWatch
 from .loop import Scheduler
 
 LOOKS_PER_LEASE: Final = 8
-"""How often in a lease a scheduler that stands by looks: as often as members renew."""
+"""Number of looks in a lease of a scheduler that stands by: as often as members renew."""
 
 
 class Standby:

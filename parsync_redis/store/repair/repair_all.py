@@ -147,9 +147,10 @@ class Repairer:
         store = self.store
         calls = [store.commands.look_over(shard, index, cursor, most) for index in indexes]
         replies = []
-        for answer in store.run_each(calls) if self.dry else store.run_all(calls):
+        answers = store.run_each(calls) if self.dry else store.run_all(calls)
+        for index, answer in zip(indexes, answers, strict=True):
             if isinstance(answer, DamagedState):
-                self._report_index(answer)
+                self._report_index(shard, index, answer)
             elif isinstance(answer, Exception):
                 raise answer
             else:
@@ -219,12 +220,18 @@ class Repairer:
             raise size
         return size if isinstance(size, int) else 0
 
-    def _report_index(self, damage: DamagedState) -> None:
-        """Report an index that a script could not read. The message has the key and its flaw."""
-        _, _, message = str(damage).partition(": ")
-        text = message.partition(";")[0]
-        key = text.split(" ", 1)[0]
-        self.tell(Finding(key, text.removeprefix(key).lstrip(), ""))
+    def _report_index(self, shard: int, index: str | bytes, damage: DamagedState) -> None:
+        """Report that a script could not read an index: the index, or a key that it needs for it.
+
+        The script's message is 'KEY is a TYPE, not a TYPE'. A key has spaces if its kind has.
+        """
+        message = str(damage).rpartition("; ")[0].partition(": ")[2]
+        key, is_type, types = message.partition(" is a ")
+        if is_type:
+            self.tell(Finding(key, f"is a {types}", ""))
+        else:
+            name = readable(index) if isinstance(index, bytes) else index
+            self.tell(Finding(f"{self.store.keys.prefix(shard=shard)}{name}", message, ""))
 
     def _repair_tasks(self, shard: int, suspects: Sequence[tuple[bytes, bytes]]) -> None:
         store = self.store

@@ -112,7 +112,7 @@ class Header:
 
     @cached_property
     def longest(self) -> dict[str, int]:
-        """How many bytes each argument may have, by name."""
+        """The most bytes that each argument may have, by name."""
         return {name: limit_of(self.verb, name) for name in (*self.once, *self.each)}
 
     # -- for Python --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a server's INFO tells: whether parsync can use it, what its crash would cost, and its run.
+"""Reads a server's INFO: its fitness for parsync, the cost of a crash, and the server's run.
 
 Two runs of a server are told apart, and a replica from the server that it replaces.
 """

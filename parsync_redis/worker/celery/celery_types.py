@@ -90,7 +90,7 @@ class PoolOfProcesses(Protocol):
     outbound_buffer: Container[PoolJob]
     """The jobs that wait for a process."""
     _processes: int
-    """How many processes the pool is to have."""
+    """The number of processes that the pool is to have."""
 
 
 class Pool(Protocol):

@@ -35,7 +35,7 @@ log = logging.getLogger("parsync.agent")
 OCCUPIED_CHECK_S: Final = 0.2
 """Interval at which an occupied slot is checked, in seconds."""
 LAST_TRIES: Final = 7
-"""How often a worker that stops tries a server that does not answer: for some three seconds."""
+"""Number of tries with which a stopping worker asks a silent server: some three seconds in all."""
 KILLED_PROCESS_S: Final = 1.0
 """Seconds that a killed process may take to end; the log names a process that lives longer."""
 

@@ -36,13 +36,16 @@ def test_the_glossary_stays_short():
 
 
 def test_each_name_in_a_glossary_row_exists():
-    found = {word: re.findall(r"`([^`]+)`", where) for word, _, where in ROWS}
+    names_by_word = {word: re.findall(r"`([^`]+)`", where) for word, _, where in ROWS}
     none_wrong(
         "a row has a meaning and names code",
-        [word for word, meaning, _ in ROWS if not meaning or not found[word]],
+        [word for word, meaning, _ in ROWS if not meaning or not names_by_word[word]],
     )
     wrong = [
-        f"{word}: {name}" for word, names in found.items() for name in names if not is_there(name)
+        f"{word}: {name}"
+        for word, names in names_by_word.items()
+        for name in names
+        if not is_there(name)
     ]
     none_wrong("what a row names exists", wrong)
 

@@ -50,10 +50,10 @@ def audit(store: Store, say: Callable[[str], object] = lambda _: None) -> list[s
     """
     try:
         store.config()  # tells the number of shards
-        found = find_keys(store)
-        keys = found.named
+        found_keys = find_keys(store)
+        keys = found_keys.named
         numbers = sorted({int(family[1:]) for family, _ in keys.values() if family.startswith("p")})
-        faults = [*leaked_keys(store, found), *misplaced_tasks(store, found)]
+        faults = [*leaked_keys(store, found_keys), *misplaced_tasks(store, found_keys)]
         running = dict[str, str]()
         partitions = list[PartitionState]()
         for number in numbers:

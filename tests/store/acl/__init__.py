@@ -1,1 +1,1 @@
-"""What a login may do, on real servers."""
+"""The rights of each login, on real servers."""

@@ -1,1 +1,1 @@
-"""What is shipped: the wheel, docker compose, the rules for Prometheus."""
+"""The shipped parts: the wheel, docker compose, the rules for Prometheus."""

@@ -1,1 +1,1 @@
-"""What developers start: `parsync dev`, the demo, the embedded server, the pytest plug-in."""
+"""Tools of developers: `parsync dev`, the demo, the embedded server, the pytest plug-in."""

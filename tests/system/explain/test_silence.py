@@ -135,12 +135,12 @@ def test_all_nodes_drained(rig: Rig, caplog):
 
 
 def test_explain_names_the_holder_of_the_amounts_that_a_task_waits_for(rig: Rig):
-    held = [rig.client.submit("tests.kit.apps.marks.gated", [key]) for key in ("a", "b")]
-    for id in held:
+    holders = [rig.client.submit("tests.kit.apps.marks.gated", [key]) for key in ("a", "b")]
+    for id in holders:
         rig.until_state(id, TaskState.RUNNING)
     waits = rig.client.submit("tests.kit.apps.marks.noted", ["w"])
     later = rig.client.submit("tests.kit.apps.marks.noted", ["l"], countdown=3600)
-    first, second = sorted(held)
+    first, second = sorted(holders)
     assert (
         why(rig, waits)
         == f"only node n1 fits: it is full until one of the tasks {first}, {second} ends"
@@ -171,8 +171,11 @@ def test_a_worker_without_flags(rig: Rig):
         "plain",
         [sys.executable, "-m", "celery", "-A", APP, "worker", "-P", "solo", "-n", "plain@h"],
     )
-    said = r"this worker is no node: tasks of its app that parsync places \(.*marks\.\w+.*and \d+ more\)"
-    rig.until(lambda: re.search(said, rig.lines("plain")), "it says so")
+    warning = (
+        r"this worker is no node: tasks of its app that parsync places "
+        r"\(.*marks\.\w+.*and \d+ more\)"
+    )
+    rig.until(lambda: re.search(warning, rig.lines("plain")), "it says so")
     assert "start it with --parsync" in rig.lines("plain")
     rig.stack.terminate("plain")
 

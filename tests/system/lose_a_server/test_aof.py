@@ -1,4 +1,4 @@
-"""What is left of an append-only file whose end is torn, or is rubbish. Row F8 of docs/failure-modes.md.
+"""A server loads an append-only file whose end is torn or rubbish. Row F8 of docs/failure-modes.md.
 
 A script is in the file whole or not at all, so that whatever a restart brings back is a state that
 can be.

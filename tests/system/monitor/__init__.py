@@ -1,1 +1,1 @@
-"""What one watches a cluster by: events, health files, logs, spans."""
+"""Signs of a running cluster: events, health files, logs, spans."""

@@ -1,1 +1,1 @@
-"""Which task gets which slot: schedulers beside each other, needs, devices, look-ahead."""
+"""Placement: schedulers beside each other, needs, devices, look-ahead."""

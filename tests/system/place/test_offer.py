@@ -245,9 +245,9 @@ def test_a_task_that_met_a_full_pool_goes_back_instead_of_running_without_a_proc
     worker.register()
     worker.start("a", 0)
     worker.port.processes = processes
-    told = list[str]()
+    outcomes = list[str]()
     begun = list[object]()
-    worker.agent.reporter.ended = lambda run, outcome: told.append(outcome)  # type: ignore[method-assign]
+    worker.agent.reporter.ended = lambda run, outcome: outcomes.append(outcome)  # type: ignore[method-assign]
     consumer: Any = SimpleNamespace(
         app=worker.app,
         strategies={"work": lambda *args: begun.append(args)},
@@ -258,7 +258,7 @@ def test_a_task_that_met_a_full_pool_goes_back_instead_of_running_without_a_proc
     run = Run(worker.drive.place("b", slot=1))
     received = SimpleNamespace()
     Delivery(consumer, worker.agent)._hand_over(run, received, {"headers": {"task": "work"}}, None)  # type: ignore[arg-type]
-    assert (told, len(begun)) == ((["recalled"], 0) if why else ([], 1))
+    assert (outcomes, len(begun)) == ((["recalled"], 0) if why else ([], 1))
     assert run.unbegun == bool(why)
     assert not why or run.why == why
 

@@ -1,1 +1,1 @@
-"""How work comes in: the clients, `apply_async`, the loader."""
+"""Ways to submit: the clients, `apply_async`, the loader."""
