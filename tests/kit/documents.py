@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from parsync_redis.cli.app import all_commands, full_words
+from parsync_redis.cli.command_table import all_commands, full_words
 from tests.kit import REPO
 
 WRITE = os.environ.get("PARSYNC_TEST_WRITE_DOCS") == "1"

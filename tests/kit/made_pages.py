@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
-from parsync_redis.cli.app import all_commands, load
+from parsync_redis.cli.app import load
+from parsync_redis.cli.command_table import all_commands
 from parsync_redis.serve.api import Api
 from parsync_redis.serve.events import EventsApi
 from parsync_redis.serve.operate import OperatorPages

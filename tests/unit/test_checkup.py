@@ -82,7 +82,7 @@ def test_scripts_that_are_not_loaded_yet_are_no_fault():
     check = checkup.judge_scripts([True, False])
     assert (check.level, check.text) == (
         "ok",
-        "1 of 2 loaded; the others load with their first use",
+        "1 of 2 loaded; a scheduler or a worker loads the others",
     )
     assert checkup.judge_scripts([True], "h1:6379: ").text == "h1:6379: 1 of 1 loaded"
 

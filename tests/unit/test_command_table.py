@@ -9,7 +9,8 @@ import typer
 from typer.testing import CliRunner
 
 from parsync_redis.cli import app
-from parsync_redis.cli.app import (
+from parsync_redis.cli.app import load
+from parsync_redis.cli.command_table import (
     COMMANDS,
     ELSEWHERE,
     HIDDEN_WORDS,
@@ -19,7 +20,6 @@ from parsync_redis.cli.app import (
     added_commands,
     all_commands,
     full_words,
-    load,
     verbs_of,
 )
 from parsync_redis.settings import Settings

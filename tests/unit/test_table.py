@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from parsync_redis.cli.app import fill_watch
+from parsync_redis.cli.command_table import fill_watch
 from parsync_redis.cli.listing import screen
 from parsync_redis.cli.node_page import slot_ranges
 from parsync_redis.cli.table import Column, lay_out, short_ids, shorten_ids, wrapped

@@ -6,7 +6,8 @@ from functools import cache
 from typer.testing import CliRunner
 
 from parsync_redis.cli import app
-from parsync_redis.cli.app import HIDDEN_WORDS, all_commands, load
+from parsync_redis.cli.app import load
+from parsync_redis.cli.command_table import HIDDEN_WORDS, all_commands
 from parsync_redis.integration.worker_options import WORKER_OPTIONS
 from parsync_redis.model.options import NAMES
 from parsync_redis.settings import Settings

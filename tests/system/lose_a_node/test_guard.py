@@ -3,6 +3,7 @@
 import fcntl
 import os
 import resource
+import shutil
 import signal
 import sys
 import time
@@ -17,9 +18,11 @@ from parsync_redis.model.place import Place
 from parsync_redis.store import Store
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.worker.celery.isolated_pool import run_isolated
+from parsync_redis.worker.isolation import guard_process
 from parsync_redis.worker.isolation.locks import CAN_ISOLATE, lock_file
 from parsync_redis.worker.isolation.tie import RunIsolation, tied
 from parsync_redis.worker.isolation.timer import KILL_AFTER, now_s
+from tests.kit import REPO
 from tests.kit.driver import Driver
 from tests.kit.guards import GuardedNode, ended_by, forked
 from tests.kit.waiting import child_ended, read_some, until
@@ -299,6 +302,25 @@ def test_a_node_is_suspect_while_its_worker_reports_a_still_event_loop(
 
 
 # -- nothing holds it up ---------------------------------------------------------------------------
+
+
+def test_a_guard_needs_no_file_after_its_start(
+    server: EmbeddedServer, file: Path, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upgrade may replace the package; and a lease is not to wait for scripts."""
+    package = tmp_path / "package"
+    for name in ("parsync_redis", "lua"):
+        shutil.copytree(REPO / name, package / name)
+    paths = [str(package), *(path for path in guard_process._paths() if path != str(REPO))]
+    monkeypatch.setattr(guard_process, "_paths", lambda: paths)
+    guarded = GuardedNode(server.url, file)
+    try:
+        guarded.isolation.begin()
+        shutil.rmtree(package)
+        guarded.renewed(1.0)
+        until(lambda: guarded.state == "suspect", "the guard renews, and judges the worker")
+    finally:
+        guarded.close()
 
 
 def test_a_guard_renews_while_its_reports_are_unread_and_its_log_is_full(
