@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from ..errors import AccessDenied, InvalidInput
+from ..errors import AccessDenied, InvalidInput, ServerUnreachable
 from ..inspect.audit import FoundKeys, find_keys
 from ..inspect.checkup import check_up
 from ..inspect.server_checks import Check
@@ -143,11 +143,15 @@ def repair(
 
 
 def _listed_keys(store: Store) -> FoundKeys:
-    """Return the keys of the cluster; none, and a warning, for a login that may not list keys."""
+    """Return the keys of the cluster; none, and a warning, if they cannot be listed."""
     try:
         return find_keys(store)
-    except AccessDenied:
-        say("this login may not list keys: queues that no index lists are left out", to_stderr=True)
+    except (AccessDenied, ServerUnreachable) as error:
+        say(
+            f"keys cannot be listed ({error}): queues that no index lists are left out; a login "
+            "that may SCAN finds them",
+            to_stderr=True,
+        )
         return FoundKeys()
 
 

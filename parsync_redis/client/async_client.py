@@ -7,7 +7,7 @@ logic, and tests/unit checks that both have the same methods with the same argum
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from functools import update_wrapper
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 from ..errors import InvalidInput
 from ..inspect import explanation, outlook, waiting
@@ -28,6 +28,10 @@ EARLY = (explanation, outlook, waiting, stored_events)
 """The modules that ParsyncClient imports on first use, which would block the event loop."""
 
 
+CLIENT_VERBS: Final = ("submit", "cancel", "read_tasks", "purge", "revive", "set_node")
+"""The scripts that the methods of a client call."""
+
+
 class _Inner(ParsyncClient):
     """A ParsyncClient for an event loop: each method runs inside `bridge.call`."""
 
@@ -35,8 +39,8 @@ class _Inner(ParsyncClient):
 
     def __init__(self, settings: Settings | None, retry_for_s: float) -> None:
         super().__init__(settings, retry_for_s)
-        self.store.read_scripts()  # now: to read files would block the event loop
-        # and so would what Celery imports for it
+        # now: files and imports would block the event loop later
+        self.store.read_scripts(CLIENT_VERBS)
         make_submission({"name": "parsync", "args": [[]], "expires": 1})
 
 

@@ -356,8 +356,8 @@ def judge_slots(nodes: Mapping[tuple[int, str], Node], running: Mapping[str, str
 
     nodes: (partition, name) -> node. running: task -> its run, in all shards. Runs of an earlier
     incarnation do not count: the node may have had more slots. Slots behind those that the node
-    offers do not count either: its pool shrank while a task ran there. But a task of one slot that
-    runs on a node with waiting seats counts, because it began at a waiting seat.
+    offers do not count either: its pool shrank while a task ran there. But a task of one slot on a
+    node with waiting seats always counts: it may have begun at a waiting seat.
     """
     used: Counter[tuple[int, str]] = Counter()
     for id, text in running.items():
@@ -367,8 +367,8 @@ def judge_slots(nodes: Mapping[tuple[int, str], Node], running: Mapping[str, str
         node = nodes.get((place.partition, place.node))
         if node is not None and place.inc == node.inc:
             offered = sum(slot < node.offer.slots for slot in place.slots)
-            began_at_seat = node.has_waiting_seats and len(place.slots) == 1
-            used[place.partition, place.node] += 1 if began_at_seat else offered
+            may_be_at_seat = node.has_waiting_seats and len(place.slots) == 1
+            used[place.partition, place.node] += 1 if may_be_at_seat else offered
     for (partition, name), slots in used.items():
         slot_count = nodes[partition, name].offer.slots
         if slots > slot_count:

@@ -3,14 +3,11 @@
 The check-up reads facts of the server and the cluster. A small function judges each fact.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..errors import (
     AccessDenied,
     ClusterMismatch,
-    DamagedState,
-    ParsyncError,
     ServerUnfit,
     ServerUnreachable,
 )
@@ -42,13 +39,6 @@ from .server_checks import (
     judge_persistence,
     judge_role,
 )
-
-_AUDIT_REPAIRS: Final[Mapping[type[ParsyncError], str]] = {
-    ServerUnreachable: "audit again when all servers answer and a scheduler runs",
-    AccessDenied: "audit with a viewer's login that parsync acl --scan of this version prints",
-    ParsyncError: "parsync doctor repair --dry-run",
-}
-"""The remedy for an error that ended an audit. The first class of the error counts."""
 
 
 def check_up(
@@ -143,8 +133,11 @@ def _audit(store: Store, say: Callable[[str], object]) -> Check:
     """Return the check of every record; it fails if the scripts that look cannot run."""
     try:
         return judge_audit(audit(store, say))
-    except (ServerUnfit, DamagedState) as error:
-        repair = next(text for kind, text in _AUDIT_REPAIRS.items() if isinstance(error, kind))
+    except AccessDenied as error:
+        repair = "audit with a viewer's login that parsync acl --scan of this version prints"
+        return Check("audit", "fail", str(error), repair)
+    except ServerUnreachable as error:
+        repair = "audit again when all servers answer and a scheduler runs"
         return Check("audit", "fail", str(error), repair)
 
 
@@ -329,6 +322,6 @@ def judge_audit(facts: list[str]) -> Check:
             "audit",
             "fail",
             text,
-            "the leader or parsync doctor repair mends it; please report it: it is damage or a bug",
+            "parsync doctor repair mends what scripts can; please report it: it is damage or a bug",
         )
     return Check("audit", "ok", "every record is as it must be")

@@ -172,7 +172,7 @@ def celery_priority(priority: float) -> int:
 
 
 _DELAYED: Final = re.compile(r"(?:[01]\.){28}")
-"""The begin of a routing key of Celery's delayed delivery (celery_delayed_27): the delay's bits."""
+"""The beginning of a routing key of Celery's delayed delivery: the bits of the delay."""
 
 
 def exchange_name(exchange: Exchange | str | None) -> str:

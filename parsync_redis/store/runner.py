@@ -79,7 +79,7 @@ class Runner(Reader):
         """Run calls in one round trip, and return the answer of each.
 
         Calls on one server run in order. Each call is atomic, all of them together are not. If the
-        server lacks a script, all scripts are loaded and the call is sent again. Raises
+        server lacks a script, the script is loaded and the call is sent again. Raises
         ServerUnreachable (any of the calls may have been executed), or the meaning of the first
         error reply: the call of that reply changed nothing.
         """
@@ -194,8 +194,8 @@ class Runner(Reader):
     def read_scripts(self, verbs: Collection[str] | None = None) -> None:
         """Read these scripts now, by default all, and put them together.
 
-        So an upgrade of the package under a running process changes nothing, no call waits for
-        files, and no thread makes a script while another thread forks.
+        So an upgrade of the package under a running process does not change these scripts, their
+        calls wait for no file, and no thread makes them while another thread forks.
         """
         for script in ALL_SCRIPTS:
             if verbs is None or script.verb in verbs:

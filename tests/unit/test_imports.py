@@ -99,10 +99,10 @@ def test_a_guard_puts_its_scripts_together_before_it_has_a_lease_to_keep():
     lines = (
         "from parsync_redis.store.store import Store\n"
         "from parsync_redis.store.scripts.calls import ALL_SCRIPTS\n"
-        "from parsync_redis.worker.node.lease import KEEPER_VERBS\n"
+        "from parsync_redis.worker.isolation.guarding import GUARD_VERBS\n"
         "store = Store.from_url('redis://127.0.0.1:1/0', 'demo')\n"
-        "store.read_scripts(KEEPER_VERBS)\n"
+        "store.read_scripts(GUARD_VERBS)\n"
         "made = {script.verb for script in ALL_SCRIPTS if script.is_made}\n"
-        "assert made == set(KEEPER_VERBS), made\n"
+        "assert made == set(GUARD_VERBS), made\n"
     )
     assert int(seen(lines)[0]) > 20

@@ -141,20 +141,19 @@ class Repairer:
     ) -> "ShardDamage":
         """Check some entries of a shard, and repair tasks that contradict other keys.
 
-        indexes: see `RepairCalls.look_over`. A dry look reports an index of another type, and goes
-        on with the other indexes.
+        indexes: see `RepairCalls.look_over`. A dry look reports a queue of another type and goes on
+        with the other indexes. Other keys of another type are reported by `repair_numbers`.
         """
         store = self.store
-        calls = [store.commands.look_over(shard, index, cursor, most) for index in indexes]
         replies = []
-        answers = store.run_each(calls) if self.dry else store.run_all(calls)
-        for index, answer in zip(indexes, answers, strict=True):
-            if isinstance(answer, DamagedState):
-                self._report_index(shard, index, answer)
-            elif isinstance(answer, Exception):
-                raise answer
-            else:
-                replies.append(answer)
+        for index in indexes:
+            call = store.commands.look_over(shard, index, cursor, most)
+            try:
+                replies.append(store.run(call))
+            except DamagedState as error:
+                if not self.dry:
+                    raise
+                self._report_queue(error)
         if not replies:
             return ShardDamage(0, 0, 0)
         suspects = [suspect for looked in replies for suspect in looked.suspects]
@@ -192,9 +191,17 @@ class Repairer:
     def kinds(self, shard: int) -> list[bytes]:
         """Return the kinds of which tasks wait in a shard, or waited lately."""
         client: Any = self.store.client
-        lines = client.hscan_iter(self.store.keys.queue("kinds", shard), count=MAX_BATCH)
-        changed = client.zscan_iter(self.store.keys.queue("changed", shard), count=MAX_BATCH)
-        return list(dict.fromkeys([*(kind for kind, _ in lines), *(kind for kind, _ in changed)]))
+        kinds = dict[bytes, None]()
+        for name, scan in (("kinds", client.hscan_iter), ("changed", client.zscan_iter)):
+            try:
+                kinds |= {
+                    kind: None
+                    for kind, _ in scan(self.store.keys.queue(name, shard), count=MAX_BATCH)
+                }
+            except ResponseError as error:
+                if not (self.dry and is_damage(error)):  # repair_numbers reports the key
+                    raise
+        return list(kinds)
 
     def _whole(
         self, shard: int, index: str | bytes, most: int, skip: bool = False
@@ -215,23 +222,20 @@ class Repairer:
 
     def _size(self, shard: int, index: bytes) -> int:
         key = self.store.keys.prefix("pending:", shard).encode() + index.removeprefix(b"pending ")
-        (size,) = self.store.pipe_each([("zcard", key)])
-        if isinstance(size, Exception) and not is_damage(size):
-            raise size
-        return size if isinstance(size, int) else 0
+        try:
+            return int(self.store.read("zcard", key))
+        except DamagedState:
+            return 0
 
-    def _report_index(self, shard: int, index: str | bytes, damage: DamagedState) -> None:
-        """Report that a script could not read an index: the index, or a key that it needs for it.
+    def _report_queue(self, damage: DamagedState) -> None:
+        """Report the queue of a kind that a script could not read.
 
         The script's message is 'KEY is a TYPE, not a TYPE'. A key has spaces if its kind has.
         """
         message = str(damage).rpartition("; ")[0].partition(": ")[2]
-        key, is_type, types = message.partition(" is a ")
-        if is_type:
+        key, is_queue, types = message.partition(" is a ")
+        if is_queue:
             self.tell(Finding(key, f"is a {types}", ""))
-        else:
-            name = readable(index) if isinstance(index, bytes) else index
-            self.tell(Finding(f"{self.store.keys.prefix(shard=shard)}{name}", message, ""))
 
     def _repair_tasks(self, shard: int, suspects: Sequence[tuple[bytes, bytes]]) -> None:
         store = self.store

@@ -39,6 +39,8 @@ log = logging.getLogger("parsync.guard")
 
 LEAVE: Final = b"leave"
 """The last line that the worker sends: renew no more."""
+GUARD_VERBS: Final = (*KEEPER_VERBS, "repair_partition", "discard", "quarantine")
+"""The scripts that a guard calls: those of its keeper, and those of a repair."""
 WORKER_CHECK_S: Final = 1.0
 """Interval at which the guard looks for its worker while there is nothing to renew, in seconds."""
 _REFUSED: Final = {
@@ -98,7 +100,7 @@ class Guard:
 
     def run(self) -> None:
         """Keep the lease until the worker has ended."""
-        self._store.read_scripts(KEEPER_VERBS)
+        self._store.read_scripts(GUARD_VERBS)
         self._tell("ready", ties=self._ties)
         # a child of the worker may keep the pipe open after its end
         while os.getppid() == self._guarded.worker:

@@ -76,7 +76,7 @@ class LeaseKeeper:
         word, *fields = store.run(store.commands.renew(order.partition, self._node, order.inc))
         if word != "ok":
             return Report(word, order.inc)
-        _, state, drain = fields[:3]
+        _, state, drain = fields
         return Report(word, order.inc, state, drain)
 
     def judge(self, store: Store, order: Order, silent_s: float, state: str) -> str:

@@ -302,6 +302,16 @@ def test_a_queue_of_another_type_hides_no_other_fault(busy: Driver):
     assert not any("doctor --audit" in fault for fault in faults)
 
 
+@pytest.mark.unaudited
+@pytest.mark.parametrize("name", ["kinds", "changed", "tasks", "taken", "later"])
+def test_a_key_of_another_type_is_one_fault(busy: Driver, name: str):
+    key = busy.keys.queue(name)
+    busy.store.client.delete(key)
+    busy.store.client.set(key, "x")
+    findings = repair_all(busy.store, dry=True, kinds=find_keys(busy.store).kinds)
+    assert [finding.where for finding in findings] == [key], findings
+
+
 def test_a_repair_that_lists_keys_repairs_a_queue_that_no_index_lists(store: Store):
     """`doctor repair` and `doctor --audit` look at the same queues."""
     url = f"redis://{store.address}/0"

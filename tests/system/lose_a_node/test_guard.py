@@ -319,6 +319,9 @@ def test_a_guard_needs_no_file_after_its_start(
         shutil.rmtree(package)
         guarded.renewed(1.0)
         until(lambda: guarded.state == "suspect", "the guard renews, and judges the worker")
+        alive = guarded.store.keys.partition(0, "alive")
+        guarded.store.client.set(alive, "of another type")
+        until(lambda: guarded.store.client.type(alive) != b"string", "the guard repairs damage")
     finally:
         guarded.close()
 
