@@ -1,17 +1,20 @@
 """The kinds of tasks: what waits is kept by kind, because tasks of a kind are equal for placement.
 
-    proj.render slots=2 gpu=1 gpu_model:a100 latency
+    proj.render slots=2 gpu=1 gpu_model:a100 latency for=research/anna under=customer:7,stripe*2
 
-A kind is a text: the task's name, the needs with the labels of the routing, and the strategy if the
-task sets one. Priority is in the order of the tasks; all else does not matter to placement. The
-hash `kinds` has a line for each kind of which tasks wait: how many, the order of the first, an
-upper bound of the order of the last, and why they wait.
+A kind is a text: the task's name, the needs with the labels of the routing, the strategy if the
+task sets one, and the accounts to which the task counts (model/account.py): its tenant and its
+limits. Priority is in the order of the tasks; all else does not matter to placement. The hash
+`kinds` has a line for each kind of which tasks wait: how many, the order of the first, an upper
+bound of the order of the last, and why they wait.
 """
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from .account import Account, are_accounts, limits_of, tenant_accounts
 from .ids import shown
 from .needs import are_needs
 from .options import Strategy
@@ -19,39 +22,54 @@ from .text import KIND_LINE, TASK_NAME
 
 _STRATEGIES: Final = frozenset(Strategy)
 
+_ACCOUNTS: Final = re.compile(r"(.*?)(?: for=(\S+))?(?: under=(\S+))?", re.ASCII | re.DOTALL)
+"""A kind: its name, needs and strategy, its tenant, and its limits."""
+
 
 class Kind(NamedTuple):
-    """The name, needs and strategy of tasks that are equal for placement.
+    """The name, needs and strategy of tasks that are equal for placement, and their accounts.
 
     strategy: '' is the scheduler's own.
+    tenant: '' for a task without one.
+    limits: 'customer:7,stripe*2', sorted by name.
     """
 
     name: str
     needs: str
     strategy: str = ""
+    tenant: str = ""
+    limits: str = ""
 
     @property
     def text(self) -> str:
-        """Return the stored text of the kind; lua/lib/kind/waiting.lua writes the same text."""
-        return (
-            f"{self.name} {self.needs} {self.strategy}"
-            if self.strategy
-            else f"{self.name} {self.needs}"
-        )
+        """Return the stored text of the kind; lua/lib/task/line.lua reads the same text."""
+        text = f"{self.name} {self.needs}"
+        if self.strategy:
+            text += f" {self.strategy}"
+        if self.tenant:
+            text += f" for={self.tenant}"
+        if self.limits:
+            text += f" under={self.limits}"
+        return text
+
+    @property
+    def accounts(self) -> tuple[Account, ...]:
+        """Return the accounts to which a task of the kind counts, tenants from the root down."""
+        return (*tenant_accounts(self.tenant), *limits_of(self.limits))
 
     @staticmethod
     @lru_cache(maxsize=4096)
     def of(text: str) -> "Kind":
         """Read the stored text of a kind; raises ValueError for damaged text."""
-        name, _, needs = text.partition(" ")
-        head, _, strategy = needs.rpartition(" ")
-        if strategy in _STRATEGIES:
-            needs = head
-        else:
-            strategy = ""
-        if not TASK_NAME.fullmatch(name) or not needs.startswith("slots=") or not are_needs(needs):
+        kind = split_kind(text)
+        if (
+            not TASK_NAME.fullmatch(kind.name)
+            or not kind.needs.startswith("slots=")
+            or not are_needs(kind.needs)
+            or not are_accounts(kind.tenant, kind.limits)
+        ):
             raise ValueError(f"not a kind of task: {shown(text)}")
-        return Kind(name, needs, strategy)
+        return kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +120,28 @@ class KindLine:
         )
 
 
-def kind_text(name: str, needs: str, strategy: str) -> str:
+def kind_text(name: str, needs: str, strategy: str, tenant: str = "", limits: str = "") -> str:
     """Return the text of a kind; damaged fields stay as they are, as in the scripts."""
-    return Kind(name, needs, strategy if strategy in _STRATEGIES else "").text
+    known_strategy = strategy if strategy in _STRATEGIES else ""
+    return Kind(name, needs, known_strategy, tenant, limits).text
 
 
 def split_kind(text: str) -> Kind:
     """Split the stored text of a kind; damaged parts stay as they are."""
-    name, _, needs = text.partition(" ")
-    head, _, strategy = needs.rpartition(" ")
-    return Kind(name, head, strategy) if strategy in _STRATEGIES else Kind(name, needs)
+    head = text
+    tenant = ""
+    limits = ""
+    if " for=" in text or " under=" in text:
+        match = _ACCOUNTS.fullmatch(text)
+        if match is not None:
+            head = match[1]
+            tenant = match[2] or ""
+            limits = match[3] or ""
+    name, _, needs = head.partition(" ")
+    needs_alone, _, strategy = needs.rpartition(" ")
+    if strategy in _STRATEGIES:
+        return Kind(name, needs_alone, strategy, tenant, limits)
+    return Kind(name, needs, "", tenant, limits)
 
 
 def read_why(line: str) -> str:

@@ -20,6 +20,7 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from ..errors import InvalidInput
+from .account import check_amount_name
 from .amount import AMOUNT_PATTERN, amount_text, parse_amount, read_amount
 from .apart import APART_PREFIX
 from .condition import CONDITION_PATTERN, conditions_of
@@ -193,6 +194,7 @@ def _resource_name(name: str, of_devices: bool) -> str:
             f"resource name {shown(name)} is reserved: names of resources do not begin with "
             f"{APART_PREFIX}"
         )
+    check_amount_name(name)
     kind, point, attribute = name.partition(".")
     if (
         of_devices

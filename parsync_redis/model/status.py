@@ -84,11 +84,13 @@ class TaskStatus:
     history: tuple[Setback, ...] = ()
     max_starts: int | None = None
     avoid_last: bool = True
+    tenant: str = ""
+    limits: str = ""
 
     @property
     def kind(self) -> str:
         """Return the stored text of the task's kind."""
-        return kind_text(self.name, self.needs, self.strategy)
+        return kind_text(self.name, self.needs, self.strategy, self.tenant, self.limits)
 
     @classmethod
     def of(cls, record: Record) -> "TaskStatus":
@@ -141,6 +143,8 @@ class TaskStatus:
             tuple(Setback.read(record.extra.get("history", ""))),
             line.number("max"),
             "any" not in line.options,
+            kind.tenant,
+            kind.limits,
         )
 
 

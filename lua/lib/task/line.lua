@@ -105,9 +105,18 @@ local function attempt_of(run)
   return #run <= 140000 and string.match(run, '^%S+ (%S+)') or nil
 end
 
+-- split_accounts: return the name, the needs and the strategy of a kind as one text, its tenant, and
+-- its limits; nil for a kind without a tenant, or without limits.
+local function split_accounts(kind)
+  local head, limits = string.match(kind, '^(.-) under=(%S+)$')
+  head = head or kind
+  local bare, tenant = string.match(head, '^(.-) for=(%S+)$')
+  return bare or head, tenant, limits
+end
+
 -- split_kind: return the name, the needs and the strategy ('' without one) of a kind.
 local function split_kind(kind)
-  local name, words = string.match(kind, '^(%S+) (.*)$')
+  local name, words = string.match(split_accounts(kind), '^(%S+) (.*)$')
   local needs, strategy = string.match(words or '', '^(.*) (%l+)$')
   if needs then
     return name, needs, strategy

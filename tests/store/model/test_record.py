@@ -22,6 +22,9 @@ KINDS = [
     "work slots=1",
     "proj.render slots=2 gpu=1 gpu_model:a100 latency",
     "a:b/c slots=1 celery.queue:a%20b quality",
+    "proj.render slots=2 gpu=1 latency for=research/anna under=customer:7,stripe*2",
+    "work slots=1 for=acme",
+    "work slots=1 under=stripe",
 ]
 WORDS = st.dictionaries(
     st.sampled_from(OPTIONS), NUMBERS | st.sampled_from(["c1", "s7"]), max_size=5
@@ -134,9 +137,14 @@ def test_an_option_is_set_changed_and_taken_out(any_store: Store) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_is_split_the_same(any_store: Store, kind: str) -> None:
-    reply = script("task/line")(any_store.client, "return {split_kind(ARGV[1])}", [kind])
-    known = split_kind(kind)
-    assert reply == [known.name, known.needs, known.strategy]
+    code = (
+        "local _, tenant, limits = split_accounts(ARGV[1])\n"
+        "local name, needs, strategy = split_kind(ARGV[1])\n"
+        "return {name, needs, strategy, tenant or '', limits or ''}"
+    )
+    reply = script("task/line")(any_store.client, code, [kind])
+    assert reply == [*split_kind(kind)]
+    assert split_kind(kind).text == kind
 
 
 def test_a_run_is_the_same_for_the_scripts(any_store: Store) -> None:
