@@ -1,6 +1,6 @@
 """The policy of a cluster: the tenants with their shares, and the limits. Pure.
 
-An operator writes the policy as a TOML document (model/policy_document.py). An entry counts for one
+An operator writes the policy as a TOML document (model/policy_reader.py). An entry counts for one
 tenant or limit, or as a pattern for each one without an entry of its own: `*` for tenants,
 `research/*` for the tenants below `research`, `customer:*` for limits (`pattern_of`).
 """

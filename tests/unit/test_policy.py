@@ -8,14 +8,8 @@ from hypothesis import strategies as st
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.policy import LimitEntry, Policy, Rate, TenantEntry, find_doubts
-from parsync_redis.model.policy_document import (
-    MAX_DOCUMENT_BYTES,
-    find_changes,
-    policy_of,
-    policy_text,
-    read_policy,
-    with_value,
-)
+from parsync_redis.model.policy_document import find_changes, policy_text, with_value
+from parsync_redis.model.policy_reader import MAX_DOCUMENT_BYTES, policy_of, read_policy
 
 DOCUMENT = """
 [tenants]
