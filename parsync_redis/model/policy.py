@@ -20,7 +20,7 @@ BUILT_IN_ORDERS: Final = (AGE, "deadline", "shortest")
 FAIR: Final = "fair"
 STRICT: Final = "strict"
 
-Amounts = tuple[tuple[str, int], ...]
+PolicyAmounts = tuple[tuple[str, int], ...]
 """Pairs of a name, `slots` or a resource, and an amount in thousandths; `slots` is first."""
 
 
@@ -39,8 +39,8 @@ class TenantEntry:
     """
 
     weight: float = 1.0
-    at_least: Amounts = ()
-    at_most: Amounts = ()
+    at_least: PolicyAmounts = ()
+    at_most: PolicyAmounts = ()
     children: str = FAIR
     order: str = AGE
     half_life_s: float = 0.0
@@ -52,7 +52,7 @@ class TenantEntry:
         return amounts_line(self.at_most)
 
 
-class Rate(NamedTuple):
+class StartRate(NamedTuple):
     """How many units of a limit may start in a time: `number` in `period_ms`."""
 
     number: int
@@ -68,7 +68,7 @@ class LimitEntry:
     """
 
     at_once: int | None = None
-    rate: Rate | None = None
+    rate: StartRate | None = None
     burst: int = 0
 
     @property
@@ -142,12 +142,12 @@ def _pattern_name(tenant: str) -> str:
     return pattern_of(TENANT_MARK + tenant).removeprefix(TENANT_MARK)
 
 
-def amounts_line(amounts: Amounts) -> str:
+def amounts_line(amounts: PolicyAmounts) -> str:
     """Return amounts as the scripts have them: 'slots=200 gpu=4'."""
     return " ".join(f"{name}={amount_text(amount)}" for name, amount in amounts)
 
 
-def amounts_shown(amounts: Amounts) -> str:
+def amounts_shown(amounts: PolicyAmounts) -> str:
     """Return amounts for people: 'slots=200 mem=4GiB'."""
     return " ".join(f"{name}={shown_amount(amount)}" for name, amount in amounts)
 

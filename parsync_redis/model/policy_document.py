@@ -9,7 +9,7 @@ from ..errors import InvalidInput
 from .amount import amount_number, exact_text
 from .ids import shown
 from .options import close_to
-from .policy import FAIR, LimitEntry, Policy, Rate, TenantEntry
+from .policy import FAIR, LimitEntry, Policy, StartRate, TenantEntry
 from .policy_reader import LIMIT_KEYS, PERIODS_MS, TENANT_KEYS, policy_of, usual_burst
 
 
@@ -58,7 +58,7 @@ def _limit_table(entry: LimitEntry) -> dict[str, Any]:
     return table
 
 
-def rate_text(rate: Rate) -> str:
+def rate_text(rate: StartRate) -> str:
     """Return a rate as the document has it, '100/m'."""
     unit = next(unit for unit, period_ms in PERIODS_MS.items() if period_ms == rate.period_ms)
     return f"{rate.number}/{unit}"

@@ -30,7 +30,7 @@ from .account import (
 from .amount import THOUSANDTHS, exact_text, parse_amount
 from .ids import is_name, shown
 from .options import close_to
-from .policy import FAIR, STRICT, Amounts, LimitEntry, Policy, Rate, TenantEntry
+from .policy import FAIR, STRICT, LimitEntry, Policy, PolicyAmounts, StartRate, TenantEntry
 
 MAX_AT_ONCE: Final = 1_000_000
 """The maximum of `at_once`, of the number of a rate, and of `burst`."""
@@ -80,7 +80,7 @@ def policy_of(document: Mapping[str, Any]) -> Policy:
     return policy
 
 
-def usual_burst(rate: Rate) -> int:
+def usual_burst(rate: StartRate) -> int:
     """Return the burst of a rate without a burst of its own: a tenth of the rate's number."""
     return max(1, rate.number // 10)
 
@@ -158,8 +158,8 @@ class _Reader:
             self.mistakes.append(f"{path}burst counts only with a rate: add {path}rate")
         return LimitEntry(at_once, rate, burst)
 
-    def _amounts(self, path: str, table: Mapping[str, Any], key: str) -> Amounts:
-        none: Amounts = ()
+    def _amounts(self, path: str, table: Mapping[str, Any], key: str) -> PolicyAmounts:
+        none: PolicyAmounts = ()
         return self._value(path, table, key, none, _read_amounts)
 
     def _check_name(self, name: str, check: Callable[[str], object]) -> None:
@@ -245,12 +245,12 @@ def _read_burst(path: str, value: Any) -> int:
     return int(value)
 
 
-def _read_rate(path: str, value: Any) -> Rate | None:
+def _read_rate(path: str, value: Any) -> StartRate | None:
     match = _RATE.fullmatch(value) if isinstance(value, str) else None
     if match is None or not 1 <= int(match[1]) <= MAX_AT_ONCE:
         right = f'a text such as "100/m": 1 to {MAX_AT_ONCE:,} in one s, m, h or d'
         raise _must(path, value, right)
-    return Rate(int(match[1]), PERIODS_MS[match[2]])
+    return StartRate(int(match[1]), PERIODS_MS[match[2]])
 
 
 def _read_weight(path: str, value: Any) -> float:
@@ -282,7 +282,7 @@ def _read_half_life(path: str, value: Any) -> float:
     return seconds
 
 
-def _read_amounts(path: str, value: Any) -> Amounts:
+def _read_amounts(path: str, value: Any) -> PolicyAmounts:
     if not isinstance(value, Mapping):
         raise _must(path, value, "a table such as {slots = 20, gpu = 4}")
     amounts: dict[str, int] = {}

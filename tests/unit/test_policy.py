@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsync_redis.errors import InvalidInput
-from parsync_redis.model.policy import LimitEntry, Policy, Rate, TenantEntry, find_doubts
+from parsync_redis.model.policy import LimitEntry, Policy, StartRate, TenantEntry, find_doubts
 from parsync_redis.model.policy_document import find_changes, policy_text, with_value
 from parsync_redis.model.policy_reader import MAX_DOCUMENT_BYTES, policy_of, read_policy
 
@@ -51,8 +51,8 @@ def test_an_entry_counts_for_a_name_and_a_pattern_for_names_without_an_entry():
     assert policy.tenant("research/bob").at_most == (("slots", 10_000),)
     assert policy.tenant("research/anna").at_most == ()
     assert policy.tenant("research/anna/x") == TenantEntry(rank=4)
-    assert policy.limit("stripe") == LimitEntry(5, Rate(100, 60_000), 10)
-    assert policy.limit("mail") == LimitEntry(None, Rate(5, 1000), 1)
+    assert policy.limit("stripe") == LimitEntry(5, StartRate(100, 60_000), 10)
+    assert policy.limit("mail") == LimitEntry(None, StartRate(5, 1000), 1)
     assert policy.limit("customer:8") == LimitEntry(1)
     assert policy.limit("customer:7") == LimitEntry(0)
     assert policy.limit("customer") is None
