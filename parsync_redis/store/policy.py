@@ -159,6 +159,7 @@ def change_policy(
             f"{written.version}, {age_text((server_ms(store) - at_ms) / 1000)} ago), so nothing "
             "was changed: look at it with parsync policy show, and try again"
         )
+    settle_policy(store)
     return stored_policy(store), changes
 
 
@@ -189,18 +190,22 @@ def set_values(assignments: Sequence[str]) -> Callable[[StoredPolicy], str]:
 def settle_policy(store: Store) -> list[int]:
     """Bring the shards in line with the document; return the shards that differed.
 
-    A repeated call changes nothing. Raises DamagedState for a document that cannot be read: then
-    the shards stay as they are.
+    A repeated call changes nothing. Without a document the shards stay as they are: it may be
+    lost, and a first one is written after the shards. Raises DamagedState for a document that
+    cannot be read.
     """
     stored = stored_policy(store)
+    if not stored.version:
+        return []
     drifted = _drifted(store, stored.policy)
     _write_shards(store, stored.policy, drifted)
     return drifted
 
 
-def find_drift(store: Store) -> list[int]:
-    """Return the shards whose rows differ from the document."""
-    return _drifted(store, stored_policy(store).policy)
+def find_drift(store: Store) -> tuple[int, list[int]]:
+    """Return the version of the policy, and the shards whose rows differ from the document."""
+    stored = stored_policy(store)
+    return stored.version, _drifted(store, stored.policy) if stored.version else []
 
 
 def _drifted(store: Store, policy: Policy) -> list[int]:
