@@ -34,8 +34,8 @@ class PolicyMethods:
     def set_policy(self, assignments: Sequence[str], by: str = "") -> list[str]:
         """Set values of the policy, all or none; return what changes, in words.
 
-        assignments: ['limits.stripe.at_once=3']; an empty value removes the key or the entry. by: who
-            sets them, for the history. Comments of the document are lost.
+        assignments: ['limits.stripe.at_once=3']; an empty value removes the key or the entry.
+        by: who sets them, for the history. Comments of the document are lost.
 
         Raises InvalidInput, as `apply_policy` does.
         """

@@ -84,7 +84,6 @@ TYPES = {
     "times": "hash",
     "bookings": "hash",
     "streaks": "hash",
-    "policy": "hash",
     "events": "stream",
     "pending": "zset",
     "extra": "hash",
