@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from ..errors import InvalidInput
+from .account import TENANT_RULE, are_accounts, limits_text
 from .apart import APART_RULE, held_by, is_word
 from .ids import MAX_ID, shown
 from .limits import MAX_SLOTS
@@ -118,6 +119,15 @@ def _is_whole(low: int, high: int) -> Callable[[object], bool]:
 
 def _is_mapping(value: object) -> bool:
     return isinstance(value, Mapping)
+
+
+def is_tenant(value: object) -> bool:
+    """Return whether a value is the name of a tenant, or '' for none."""
+    return isinstance(value, str) and are_accounts(value, "")
+
+
+def _are_limits(value: object) -> bool:
+    return _is_list_of_texts([*value] if isinstance(value, Mapping) else value)
 
 
 def _is_list_of_texts(value: object) -> bool:
@@ -242,6 +252,29 @@ OPTIONS: Final = (
         stored=True,
     ),
     Option(
+        "tenant",
+        "",
+        is_tenant,
+        TENANT_RULE,
+        "--tenant",
+        str,
+        "Whose share it counts to: research/anna.",
+        "research/anna",
+        stored=True,
+    ),
+    Option(
+        "limits",
+        [],
+        _are_limits,
+        'a list of names, ["stripe", "customer:{customer_id}"], or a mapping from names to units, '
+        '{"licence": 2}',
+        "--limit",
+        list,
+        "A limit under which it runs: stripe, or licence*2 for two units (repeat).",
+        ["stripe"],
+        stored=True,
+    ),
+    Option(
         "expires",
         None,
         is_seconds,
@@ -275,6 +308,8 @@ class TaskOptions:
     expires: seconds, None for never; only in a Celery task's own options, because all other callers
         say `expires` as Celery does.
     max_starts: None for the cluster's value.
+    tenant: '' for none.
+    limits: as a kind has them, 'customer:7,stripe*2'.
     """
 
     needs: Resources = ONE_SLOT
@@ -285,13 +320,16 @@ class TaskOptions:
     expires: float | None = None
     max_starts: int | None = None
     avoid_last: bool = True
+    tenant: str = ""
+    limits: str = ""
 
     @classmethod
     def of(cls, options: Mapping[str, Any] | None, queue: str = "") -> "TaskOptions":
         """Return the checked options; raises InvalidInput with the known names.
 
+        options: without parameters of the task, which `fill` has replaced.
         queue: the Celery queue that the task was routed to; only nodes that consume the queue are
-        candidates.
+            candidates.
         """
         if not options and not queue:
             return DEFAULT_OPTIONS
@@ -304,6 +342,7 @@ class TaskOptions:
             option.name: option.check(options.get(option.name, option.default))
             for option in OPTIONS
         }
+        checked["limits"] = limits_text(checked["limits"])
         reserved = [queue_label(queue)] if queue else []
         reserved += tolerance(checked.pop("tolerate"))
         needs = Resources.needed(

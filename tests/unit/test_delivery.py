@@ -12,6 +12,7 @@ from parsync_redis.model.place import Place
 from parsync_redis.store import Store
 from parsync_redis.submission import make_submission
 from parsync_redis.wire.envelope import open_envelope
+from parsync_redis.worker.celery.delivered_message import Delivered, as_message
 from parsync_redis.worker.celery.delivery import Delivery
 from parsync_redis.worker.isolation.machine import Isolation
 from parsync_redis.worker.node.reporter import Reporter
@@ -83,7 +84,7 @@ def test_a_task_that_fits_nowhere_with_what_its_app_declares_fails_as_its_submit
     run = Run(place)
     carried = payload["headers"]["parsync"]
     assert Delivery(cast(Any, SimpleNamespace(app=app)), agent)._declares_more(
-        "work", carried, payload, run
+        "work", carried, as_message(app, payload, Delivered), payload, run
     )
     if slots == 2:
         assert (ended, run.flaw) == (["again"], "")
