@@ -6,9 +6,17 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, Final, TypedDict, TypeVar
 
-from .errors import BrokenContract, Infeasible, InvalidInput, ParsyncError, UnknownTask
+from .errors import (
+    BrokenContract,
+    Infeasible,
+    InvalidInput,
+    ParsyncError,
+    UnknownLimit,
+    UnknownTask,
+)
+from .model.account import TENANT_MARK, limits_of, pattern_of
 from .model.apps import digest_of
-from .model.ids import check_name, encode_id, new_id, shown
+from .model.ids import check_name, encode_id, new_id, readable, shown
 from .model.limits import MAX_BATCH_BYTES, MAX_KINDS_BYTES
 from .model.needs import QUEUE_LABEL, Resources, without
 from .model.options import CLIENT_NAMES, DEFAULT_OPTIONS, MAX_SECONDS, TaskOptions, unknown_option
@@ -268,7 +276,32 @@ def explain_refusal(store: Store, task: Submission, word: str) -> ParsyncError |
         return UnknownTask(explain_unknown(task.name, read_names(store)))
     if word == "infeasible":
         return infeasible(task.name, *_judged(store, task))
+    if word == "nolimit":
+        return UnknownLimit(explain_unknown_limit(task, read_limits(store, task)))
     return BrokenContract(f"submit: answered {shown(word)} for task {task.id}")
+
+
+def read_limits(store: Store, task: Submission) -> list[str]:
+    """Return the limits that the policy in the shard of a task has: `stripe`, `customer:*`."""
+    accounts = map(readable, store.read("hkeys", store.keys.in_shard_of("policy", task.id)))
+    return sorted(account for account in accounts if not account.startswith(TENANT_MARK))
+
+
+def explain_unknown_limit(task: Submission, known_limits: Sequence[str]) -> str:
+    """Return the sentence that names the limit that the policy does not have, and known limits."""
+    unknown = next(
+        (
+            account.name
+            for account in limits_of(task.options.limits)
+            if not {account.name, pattern_of(account.name)} & set(known_limits)
+        ),
+        task.options.limits,
+    )
+    hint = _hint(unknown, known_limits) if known_limits else "; the policy has no limits"
+    return (
+        f"no limit {shown(unknown)}{hint} (task {task.name}; wait_for_capacity=True would let it "
+        "wait)"
+    )
 
 
 def infeasible(name: str, needs: Resources, offers: Mapping[str, Resources]) -> Infeasible:
@@ -293,9 +326,14 @@ def _judged(store: Store, task: Submission) -> tuple[Resources, Mapping[str, Res
 
 def explain_unknown(name: str, known_names: Sequence[str]) -> str:
     """Return the sentence that names close matches, and some names that nodes know."""
+    return f"no node knows a task {shown(name)}{_hint(name, known_names)}"
+
+
+def _hint(name: str, known_names: Sequence[str]) -> str:
+    """Return the end of a refusal: names like `name`, and some of the known names."""
     names = sorted(known_names)
     close = get_close_matches(name, names, n=3, cutoff=0.6)
     hint = f"; did you mean {' or '.join(close)}?" if close else ";"
     not_named = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     named = ", ".join(names[:_NAMES_SHOWN])
-    return f"no node knows a task {shown(name)}{hint} known are {named}{not_named}"
+    return f"{hint} known are {named}{not_named}"

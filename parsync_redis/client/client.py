@@ -83,8 +83,9 @@ class ParsyncClient:
         table), queue (only nodes that consume it are candidates), and time_limit, link, headers,
         ... as in Celery.
 
-        Raises UnknownTask if nodes are registered and none knows the name; Infeasible, naming the
-        largest there is, if none could ever hold it. A cluster without nodes accepts any task,
+        Raises UnknownTask if nodes are registered and none knows the name; UnknownLimit if the
+        policy does not have one of its limits; Infeasible, naming the largest there is, if none
+        could ever hold it. A cluster without nodes accepts any task,
         which then waits for one.
         """
         when = {"countdown": countdown, "expires": expires}

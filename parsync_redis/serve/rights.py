@@ -113,6 +113,10 @@ class Rights(BaseModel):
         """Return whether tasks of this name may be submitted."""
         return _fits(name, self.names)
 
+    def may_use_limit(self, limit: str) -> bool:
+        """Return whether tasks may be submitted under this limit."""
+        return _fits(limit, self.limits)
+
 
 def judge(rights: Rights, task: Submission) -> None:
     """Raise Forbidden if a submitter may not submit this task.
@@ -143,7 +147,7 @@ def judge(rights: Rights, task: Submission) -> None:
             f"you may not use tenant={shown(options.tenant)}: {_yours(rights.tenants, 'tenants')}"
         )
     for limit in limits_of(options.limits):
-        if not _fits(limit.name, rights.limits):
+        if not rights.may_use_limit(limit.name):
             raise Forbidden(
                 f"you may not use limit {shown(limit.name)}: {_yours(rights.limits, 'limits')}"
             )

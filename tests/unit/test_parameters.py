@@ -107,7 +107,7 @@ def new_app() -> Any:
     @app.task(shared=False, name="unit.plain", parsync=limits, autoretry_for=(OSError,))
     def plain(customer_id: int) -> None: ...
 
-    class Charge(app.Task):  # type: ignore[misc]
+    class Charge(app.Task):  # type: ignore[name-defined]
         name = "unit.class"
         parsync = limits
 

@@ -242,6 +242,6 @@ def context_of(app: Celery, message: bytes) -> Context:
     except Exception as error:
         log.warning("the message of a task that has ended cannot be read: %s", error)
         return Context()
-    return Context(
-        payload["headers"], **{k: embed.get(k) for k in ("chord", "chain", "callbacks", "errbacks")}
-    )
+    canvas = {k: embed.get(k) for k in ("chord", "chain", "callbacks", "errbacks")}
+    delivery_info = payload["properties"].get("delivery_info") or {}  # Celery reads it for errbacks
+    return Context(payload["headers"], delivery_info=delivery_info, **canvas)

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import redis
@@ -222,6 +223,29 @@ def doubtful(self: Any, key: str, how: str, executed: bool) -> str:
         return self.replace(noted.si("ran again"))
     finally:
         client.send = send
+
+
+SUBMITS: dict[str, Callable[[str], object]] = {
+    "delay": lambda id: add.si(1, 2).set(task_id=id).delay(),
+    "send_task": lambda id: app.send_task(f"{__name__}.add", (1, 2), task_id=id),
+    "a client": lambda id: app.parsync.client.submit(f"{__name__}.add", [1, 2], id=id),
+    "another tenant": lambda id: add.apply_async((1, 2), task_id=id, parsync={"tenant": "sales"}),
+    "no tenant": lambda id: add.apply_async((1, 2), task_id=id, parsync={"tenant": ""}),
+    "a plain task": lambda id: app.send_task(f"{__name__}.plain_submits", ("delay", id)),
+}
+"""Ways in which a task submits another task."""
+
+
+@app.task(parsync=True)
+def submits(way: str, id: str) -> None:
+    """Submit a task in one of the ways."""
+    SUBMITS[way](id)
+
+
+@app.task
+def plain_submits(way: str, id: str) -> None:
+    """Do the same in a task that parsync does not place."""
+    SUBMITS[way](id)
 
 
 @app.task(parsync=True, bind=True)

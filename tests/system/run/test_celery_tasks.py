@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -308,6 +309,80 @@ DOORS: dict[str, Callable[[Any, Any], Any]] = {
     "callback": lambda tasks, sig: tasks.add.apply_async((1, 1), link=sig),
     "chord body": lambda tasks, sig: chord([tasks.add.si(1, 1)], sig).delay(),
 }
+
+
+SUBMITS = ("delay", "send_task", "a client", "another tenant", "no tenant", "a plain task")
+"""Ways of the task `submits`."""
+
+
+def in_a_task(way: str, tasks: Any, id: str) -> None:
+    """Let a task submit another task."""
+    tasks.submits.apply_async((way, id), parsync=OF_ANNA)
+
+
+ANNA = "research/anna"
+OF_ANNA: dict[str, Any] = {"tenant": ANNA}
+FORKED = {**OF_ANNA, "resources": {"processes": 1}}
+HEIRS: dict[str, Callable[[Any, str], object]] = {
+    "retry": lambda tasks, id: tasks.flaky.apply_async((1,), task_id=id, parsync=OF_ANNA),
+    "retry of a task with options": lambda tasks, id: tasks.flaky_own.apply_async(
+        (1,), task_id=id, parsync=OF_ANNA
+    ),
+    "retry of a client's task": lambda tasks, id: tasks.app.parsync.client.submit(
+        tasks.flaky_where.name, [1], id=id, tenant=ANNA
+    ),
+    "retry of a client's task with options": lambda tasks, id: tasks.app.parsync.client.submit(
+        tasks.flaky_own.name, [2], id=id, tenant=ANNA
+    ),
+    "replace": lambda tasks, id: tasks.replaced.apply_async((4,), task_id=id, parsync=OF_ANNA),
+    "chain": lambda tasks, id: chain(
+        tasks.add.si(1, 1).set(parsync=OF_ANNA), tasks.add.si(1, 1), heir(tasks.add, id)
+    ).delay(),
+    "chain of a client's task": lambda tasks, id: tasks.app.parsync.client.submit(
+        tasks.submits.name, ["delay", id], tenant=ANNA
+    ),
+    "group": lambda tasks, id: chain(
+        tasks.add.si(1, 1).set(parsync=OF_ANNA), group(tasks.add.si(1, 1), heir(tasks.add, id))
+    ).delay(),
+    "chord": lambda tasks, id: chord(
+        [tasks.add.si(1, 1).set(parsync=OF_ANNA), tasks.add.si(2, 2).set(parsync=OF_ANNA)],
+        tasks.total.s().set(task_id=id),
+    ).delay(),
+    "callback": lambda tasks, id: tasks.add.apply_async(
+        (1, 1), parsync=OF_ANNA, link=heir(tasks.add, id)
+    ),
+    "errback": lambda tasks, id: tasks.boom.apply_async(
+        parsync=OF_ANNA, link_error=tasks.silent.s().set(task_id=id)
+    ),
+    "errback of a run that its worker ended": lambda tasks, id: tasks.hard_limited.apply_async(
+        parsync=FORKED, link_error=tasks.silent.s().set(task_id=id)
+    ),
+    "errback of a dead task": lambda tasks, id: tasks.dies.apply_async(
+        ("heirs", 9), parsync=FORKED, link_error=tasks.silent.s().set(task_id=id)
+    ),
+    "beat": lambda tasks, id: beaten(
+        tasks.app, tasks.add.si(1, 1).set(task_id=id, parsync=OF_ANNA)
+    ),
+    **{f"{way} in a task": partial(in_a_task, way) for way in SUBMITS},
+}
+"""Ways in which a task comes to a tenant that another task, or its own earlier run, has."""
+
+
+def heir(task: Any, id: str) -> Any:
+    """Return the signature of a task that inherits."""
+    return task.si(1, 1).set(task_id=id)
+
+
+def test_a_tenant_is_inherited_in_every_way_in_which_a_task_submits(rig: Rig) -> None:
+    ids = {way: way.replace(" ", "-").replace("'", "") for way in HEIRS}
+    for way, id in ids.items():
+        HEIRS[way](rig.tasks, id)
+    ended = {way: rig.until_state(id, "succeeded", "failed") for way, id in ids.items()}
+    tenants = {way: status.tenant for way, status in ended.items()}
+    own = {"another tenant in a task": "sales", "no tenant in a task": ""}
+    assert tenants == {way: own.get(way, ANNA) for way in HEIRS}
+    attempts = {way: status.attempt for way, status in ended.items() if "retry" in way}
+    assert set(attempts.values()) == {2, 3}, "the heir is the next run of the task"
 
 
 def beaten(app: Any, sig: Any) -> Any:
