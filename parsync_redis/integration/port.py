@@ -7,7 +7,6 @@ from typing import Protocol
 
 from celery import Celery
 
-from ..model.parameters import Arguments
 from .background import Background
 
 Options = Mapping[str, object]
@@ -20,11 +19,13 @@ class ParsyncPort(Protocol):
     app: Celery
     background: Background
 
-    def options_of(self, name: str, carried: object, call: object) -> Options | None:
-        """Return the options of a task that parsync places, None if it goes to the broker."""
+    def options_of(
+        self, name: str, carried: object, call: object, body: object = None
+    ) -> Options | None:
+        """Return the options of a task that parsync places, None if it goes to the broker.
 
-    def fill(self, options: Options, arguments: Arguments) -> Options:
-        """Return the options with arguments of the call in the tenant and the limits."""
+        body: of the task's message.
+        """
 
     def submit(
         self,

@@ -21,7 +21,6 @@ from kombu.utils.functional import fxrange
 from ..errors import InvalidInput, ParsyncError, ServerFull, ServerReadOnly, ServerUnreachable
 from ..model.ids import shown
 from ..model.options import TaskOptions
-from ..model.parameters import Arguments
 from ..wire.envelope import envelope
 from ..wire.headers import flaw_of
 from ..wire.message_options import until_ms
@@ -122,7 +121,7 @@ class Capture:
         if flaw := flaw_of(headers):
             raise InvalidInput(f"task {self._name}: {flaw}")
         queue = queue_of(self._parsync.app, kwargs.get("exchange"), kwargs.get("routing_key"))
-        options = dict(self._parsync.fill(self._options, Arguments.of(self._name, body)))
+        options = dict(self._options)
         queue = queue or str(options.pop(ROUTED_QUEUE, ""))
         as_recorded = bool(options.pop(AS_RECORDED, False))
         parsync_header: dict[str, object] = {} if as_recorded else {"options": dict(options)}

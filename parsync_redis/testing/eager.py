@@ -70,7 +70,9 @@ class Eager:
         """
         parsync: ParsyncPort = self.app.parsync
         carried = check_headers(options.get("headers")).get("parsync")
-        parsync_options = parsync.options_of(task.name, carried, options.get("parsync"))
+        parsync_options = parsync.options_of(
+            task.name, carried, options.get("parsync"), (args, kwargs)
+        )
         if parsync_options is None:
             return
         amqp = self.app.amqp

@@ -125,9 +125,8 @@ def test_a_tasks_signature_tells_the_names_of_its_positional_arguments(
 ) -> None:
     app = new_app()
     for call in ((args, {}), (args[:-1], {"customer_id": 7})):
-        options = app.parsync.options_of(name, None, None)
-        filled_options = app.parsync.fill(options, Arguments.of(name, (*call, {})))
-        assert filled_options == {"limits": ["customer:7"]}
+        options = app.parsync.options_of(name, None, None, (*call, {}))
+        assert options == {"limits": ["customer:7"]}
 
 
 def test_a_client_without_the_app_gets_the_names_from_the_worker() -> None:
