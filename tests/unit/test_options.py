@@ -142,6 +142,7 @@ def test_a_message_that_no_worker_knew_carries_an_option(option: Option):
 def test_a_task_keeps_an_option_and_so_does_its_successor(fake_store: Store, option: Option):
     """A retry of a task from a client without an app reads its options from the record of the task."""
     drive = Driver(fake_store)
+    drive.run(drive.commands.set_policy([("stripe", "units=5")]))
     asks = {option.name: option.example}
     drive.submit("a", asks)
     assert kept_options(drive.status("a")) == asked(option), (

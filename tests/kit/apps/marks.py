@@ -155,6 +155,14 @@ def placed_at(self: Any) -> dict[str, Any] | None:
     return getattr(self.request, "parsync", None) or None
 
 
+@app.task(bind=True, max_retries=3, parsync={"limits": ["customer:{customer_id}"]})
+def charge(self: Any, amount: int, customer_id: int, fails: int = 0) -> int:
+    """Fail the first `fails` times. The task declares a limit with a parameter."""
+    if self.request.retries < fails:
+        raise self.retry(countdown=0.05)
+    return amount
+
+
 @app.task(parsync=True, bind=True, max_retries=3)
 def flaky(self: Any, fails: int) -> int:
     if self.request.retries < fails:
