@@ -52,6 +52,52 @@ def test_run_times_are_learnt_from_when_the_pool_began_a_run() -> None:
     assert [seconds < 9_000 for seconds in learnt] == [True]
 
 
+def test_a_task_that_no_worker_knew_gets_its_declared_tenant_and_limit_from_its_arguments(
+    fake_store: Store,
+) -> None:
+    app = Celery("late accounts", set_as_current=False, backend="cache+memory://")
+    Parsync(app, url="redis://127.0.0.1:1/0")
+
+    @app.task(
+        name="work",
+        shared=False,
+        parsync={"tenant": "{team}", "limits": ["customer:{customer_id}"]},
+    )
+    def work(customer_id: int, team: str) -> None:
+        pytest.fail("it must not begin")
+
+    drive = Driver(fake_store)
+    drive.run(drive.commands.set_policy([("customer:*", "units=1")]))
+    ended = list[str]()
+    agent: Any = SimpleNamespace(
+        reporter=SimpleNamespace(ended=lambda run, outcome: ended.append(outcome)), store=fake_store
+    )
+    delivery = Delivery(cast(Any, SimpleNamespace(app=app)), agent)
+    for id, args, outcome in (("a", (7, "acme"), "again"), ("b", (7,), "failed")):
+        item = make_submission({"name": "work", "id": id, "args": args}, {})
+        drive.run(drive.commands.submit([item]))
+        place = drive.place(id, drive.take()[id])
+        assert drive.start(place) == "ok"
+        payload = open_envelope(item.message)
+        run = Run(place)
+        assert delivery._declares_more(
+            "work",
+            payload["headers"]["parsync"],
+            as_message(app, payload, Delivered),
+            payload,
+            run,
+        )
+        assert ended.pop() == outcome
+        drive.finish(place, outcome)
+    status = drive.status("a")
+    assert (status.tenant, status.limits) == ("acme", "customer:7")
+    assert run.flaw == (
+        "with the options that its app declares: '{team}' of task work needs the argument team, "
+        "which the call does not give"
+    )
+    assert open_envelope(drive.message("a"))["headers"]["parsync_tenant"] == "acme"
+
+
 @pytest.mark.parametrize(
     ("slots", "sees"),
     [(2, "it goes on"), (3, "task needs slots=3; the largest node has 2")],
