@@ -141,18 +141,13 @@ class Parsync:
 
     # -- submitting --------------------------------------------------------------------------------
 
-    def options_of(
-        self, name: str, carried: object, call: object, body: object = None
-    ) -> Options | None:
-        """Return the options of a placed task, None for the broker: see `OptionSource.of`.
+    def options_of(self, name: str, carried: object, call: object) -> dict[str, object] | None:
+        """Return the options of a placed task, None for the broker: see `OptionSource.of`."""
+        return self.options.of(name, carried, call)
 
-        body: of the task's message, whose arguments fill the tenant and the limits; None for a task
-            that is not called.
-        """
-        options = self.options.of(name, carried, call)
-        if body is None or options is None:
-            return options
-        return self.options.fill(options, Arguments.of(name, body))
+    def fill(self, options: Options, arguments: Arguments) -> Options:
+        """Return options with arguments of a call: see `OptionSource.fill`."""
+        return self.options.fill(options, arguments)
 
     def submit(
         self,

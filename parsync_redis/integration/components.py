@@ -115,7 +115,7 @@ def _make_sender(parsync: ParsyncPort, plain: Callable[..., object]) -> Callable
             raise InvalidInput(f"headers={shown(headers)} is not valid: it must be a mapping")
         carried = (headers or {}).get("parsync", message.headers.get("parsync"))
         try:
-            options = parsync.options_of(name, carried, call, message.body)
+            options = parsync.options_of(name, carried, call)
             if options is not None:
                 refuse_options_beside(name, kw)
                 return plain(

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from celery import Celery
 
+from ..model.parameters import Arguments
 from .background import Background
 
 Options = Mapping[str, object]
@@ -19,13 +20,11 @@ class ParsyncPort(Protocol):
     app: Celery
     background: Background
 
-    def options_of(
-        self, name: str, carried: object, call: object, body: object = None
-    ) -> Options | None:
-        """Return the options of a task that parsync places, None if it goes to the broker.
+    def options_of(self, name: str, carried: object, call: object) -> Options | None:
+        """Return the options of a task that parsync places, None if it goes to the broker."""
 
-        body: of the task's message.
-        """
+    def fill(self, options: Options, arguments: Arguments) -> Options:
+        """Return the options with arguments of a call in the tenant and the limits."""
 
     def submit(
         self,

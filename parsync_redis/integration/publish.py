@@ -21,6 +21,7 @@ from kombu.utils.functional import fxrange
 from ..errors import InvalidInput, ParsyncError, ServerFull, ServerReadOnly, ServerUnreachable
 from ..model.ids import shown
 from ..model.options import TaskOptions
+from ..model.parameters import Arguments
 from ..wire.envelope import envelope
 from ..wire.headers import flaw_of
 from ..wire.message_options import until_ms
@@ -121,7 +122,8 @@ class Capture:
         if flaw := flaw_of(headers):
             raise InvalidInput(f"task {self._name}: {flaw}")
         queue = queue_of(self._parsync.app, kwargs.get("exchange"), kwargs.get("routing_key"))
-        options = dict(self._options)
+        # here, because receivers of before_task_publish may have changed the arguments
+        options = dict(self._parsync.fill(self._options, Arguments.of(self._name, body)))
         queue = queue or str(options.pop(ROUTED_QUEUE, ""))
         as_recorded = bool(options.pop(AS_RECORDED, False))
         parsync_header: dict[str, object] = {} if as_recorded else {"options": dict(options)}

@@ -70,9 +70,7 @@ class Eager:
         """
         parsync: ParsyncPort = self.app.parsync
         carried = check_headers(options.get("headers")).get("parsync")
-        parsync_options = parsync.options_of(
-            task.name, carried, options.get("parsync"), (args, kwargs)
-        )
+        parsync_options = parsync.options_of(task.name, carried, options.get("parsync"))
         if parsync_options is None:
             return
         amqp = self.app.amqp

@@ -95,7 +95,9 @@ def test_a_task_that_no_worker_knew_gets_its_declared_tenant_and_limit_from_its_
         "with the options that its app declares: '{team}' of task work needs the argument team, "
         "which the call does not give"
     )
-    assert open_envelope(drive.message("a"))["headers"]["parsync_tenant"] == "acme"
+    message = drive.message("a")
+    assert message is not None
+    assert open_envelope(message)["headers"]["parsync_tenant"] == "acme"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from parsync_redis import InvalidInput, Parsync
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.parameters import Arguments, fill, with_samples, without_parameters
 from parsync_redis.submission import make_submission
+from parsync_redis.testing.eager import Eager
 from parsync_redis.wire.envelope import open_envelope
 from parsync_redis.wire.tenant import submitting_for
 
@@ -125,8 +126,9 @@ def test_a_tasks_signature_tells_the_names_of_its_positional_arguments(
 ) -> None:
     app = new_app()
     for call in ((args, {}), (args[:-1], {"customer_id": 7})):
-        options = app.parsync.options_of(name, None, None, (*call, {}))
-        assert options == {"limits": ["customer:7"]}
+        options = app.parsync.options_of(name, None, None)
+        arguments = Arguments.of(name, (*call, {}))
+        assert app.parsync.fill(options, arguments) == {"limits": ["customer:7"]}
 
 
 def test_a_client_without_the_app_gets_the_names_from_the_worker() -> None:
@@ -142,6 +144,15 @@ def test_a_client_without_the_app_gets_the_names_from_the_worker() -> None:
     assert task.options.limits == "ax", "the caller's limits replace the declared limits"
     with pytest.raises(InvalidInput, match="needs the argument customer_id, which the call does"):
         make_submission({"name": "unit.bound", "args": [5]}, declared)
+
+
+def test_an_eager_call_is_refused_as_a_submit_would_be() -> None:
+    app = new_app()
+    charge = app.tasks["unit.plain"]
+    with Eager(app):
+        assert charge.delay(7).successful()
+        with pytest.raises(InvalidInput, match="limit 'customer:a b' is not valid"):
+            charge.delay("a b")
 
 
 def test_a_declaration_that_names_no_parameter_of_its_task_is_refused_at_the_start() -> None:

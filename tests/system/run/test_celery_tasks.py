@@ -206,6 +206,7 @@ def test_signals_of_publishing_see_and_may_change_the_message(rig: Rig) -> None:
 
 
 def test_an_eta_is_waited_for_in_the_queue_while_the_slots_are_free(rig: Rig) -> None:
+    rig.until_idle()
     due = time.time() + 3
     results = [
         rig.tasks.where.apply_async(countdown=3),
@@ -428,6 +429,19 @@ def test_a_declared_limit_has_the_argument_of_each_call_and_its_retries(rig: Rig
         CHARGES, "customer:7"
     )
     assert [ended[way].attempt for way in ended if "retry" in way] == [3, 3]
+
+
+@pytest.mark.usefixtures("policy")
+def test_a_limit_has_the_argument_that_a_signal_put_into_the_message(rig: Rig) -> None:
+    def before(body: Any = None, **_: Any) -> None:
+        body[1]["customer_id"] = 8
+
+    signals.before_task_publish.connect(before)
+    try:
+        result = rig.tasks.charge.apply_async((5,), {"customer_id": 7})
+    finally:
+        signals.before_task_publish.disconnect(before)
+    assert rig.until_state(result, "succeeded").limits == "customer:8"
 
 
 @pytest.mark.usefixtures("policy")

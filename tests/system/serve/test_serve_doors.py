@@ -262,7 +262,7 @@ def test_tenant_and_limits_are_filled_judged_and_looked_up(site):
     status = site.client.status("shop:under")
     assert (status.tenant, status.limits) == ("shop/anna", "customer:7")
     assert ask(site, "DELETE", f"{TASKS}/shop:under")[0] == 200
-    refusals = {
+    refusals: dict[int, dict[str, object]] = {
         400: {"limits": ["customer:{customer}"]},
         403: {"tenant": "{to}"},
         422: {"limits": ["stripe"]},
