@@ -221,10 +221,16 @@ class ParsyncClient:
         check_name("task name", name)
         placement_options = self._submitter.options_of({"name": name, "queue": queue, **options})
         store = self.requests.store
-        needs = self.requests.do(lambda: near_node(store, placement_options)).needs
+        planned = self.requests.do(lambda: near_node(store, placement_options))
         return self.requests.do(
             lambda: explain_plan(
-                store, name, needs, placement_options.priority, placement_options.strategy
+                store,
+                name,
+                planned.needs,
+                planned.priority,
+                planned.strategy,
+                planned.tenant,
+                planned.limits,
             )
         )
 

@@ -71,7 +71,13 @@ def explain_task(store: Store, id: str) -> Explanation:
 
 
 def explain_plan(
-    store: Store, name: str, needs: Resources, priority: int, strategy: str = ""
+    store: Store,
+    name: str,
+    needs: Resources,
+    priority: int,
+    strategy: str = "",
+    tenant: str = "",
+    limits: str = "",
 ) -> Explanation:
     """Explain what would happen to a task that is submitted now. Raises ServerUnreachable."""
     times = dict.fromkeys(("submitted", "ready"))
@@ -83,6 +89,8 @@ def explain_plan(
         priority=priority,
         strategy=strategy,
         times=times,
+        tenant=tenant,
+        limits=limits,
     )
     return _Explainer(store).explain(task, (9 - priority) * _BLOCK + LAST_NUMBER)
 

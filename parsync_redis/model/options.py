@@ -2,8 +2,9 @@
 
 A new option is a row of OPTIONS and a field of TaskOptions here. From the row come its flag of
 `parsync submit` and the names that the client, `parsync={...}`, the rules [place] and a task's
-declaration may use. A stored option (`stored`) is also a field of TaskStatus, a word in the rows of
-lua/verbs/submit.lua, and a word in lua/lib/task/resubmission.lua. docs/options.md has a line for
+declaration may use. A stored option (`stored`) is also a field of TaskStatus. It is a word of the
+kind (model/kind.py), or a word in the rows of lua/verbs/submit.lua and in
+lua/lib/task/resubmission.lua. docs/options.md has a line for
 each option, docs/keys.md for each stored option. tests/unit/test_options.py finds omissions.
 """
 

@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 import typer.main
 
-from parsync_redis.cli.options import from_flags
+from parsync_redis.cli.options import from_flags, parse_limits
 from parsync_redis.cli.tasks import register
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.apps import KnownTasks
@@ -102,6 +102,14 @@ def test_the_command_line_has_a_flag_for_an_option(option: Option):
     assert {name: value for name, value in from_flags(given).items() if value is not None} == {
         option.name: option.example
     }
+
+
+def test_units_of_limits_are_written_behind_a_star_on_the_command_line():
+    assert parse_limits("--limit", ["licence*2", "stripe"]) == {"licence": 2, "stripe": 1}
+    assert parse_limits("--limit", None) == []
+    for words in (["a*"], ["a*x"], ["a*2", "a"]):
+        with pytest.raises(InvalidInput, match=r"it must be NAME or NAME\*UNITS, each name once"):
+            parse_limits("--limit", words)
 
 
 @every
