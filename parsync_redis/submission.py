@@ -16,7 +16,7 @@ from .errors import (
 )
 from .model.account import TENANT_MARK, limits_of, pattern_of
 from .model.apps import digest_of
-from .model.ids import check_name, encode_id, new_id, readable, shown
+from .model.ids import check_name, encode_id, new_id, shown
 from .model.limits import MAX_BATCH_BYTES, MAX_KINDS_BYTES
 from .model.needs import QUEUE_LABEL, Resources, without
 from .model.options import CLIENT_NAMES, DEFAULT_OPTIONS, MAX_SECONDS, TaskOptions, unknown_option
@@ -283,8 +283,8 @@ def explain_refusal(store: Store, task: Submission, word: str) -> ParsyncError |
 
 def read_limits(store: Store, task: Submission) -> list[str]:
     """Return the limits that the policy in the shard of a task has: `stripe`, `customer:*`."""
-    accounts = map(readable, store.read("hkeys", store.keys.in_shard_of("policy", task.id)))
-    return sorted(account for account in accounts if not account.startswith(TENANT_MARK))
+    policy = store.hash(store.keys.in_shard_of("policy", task.id))
+    return sorted(account for account in policy if not account.startswith(TENANT_MARK))
 
 
 def explain_unknown_limit(task: Submission, known_limits: Sequence[str]) -> str:
