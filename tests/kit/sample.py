@@ -39,7 +39,7 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "read_tasks": commands.read_tasks(["a", "waits"]),
         "set_reason": commands.set_reason([("work slots=1", "why")]),
         "note_choices": commands.note_choices([("a", "{}")], 0),
-        "align": commands.align(0, 1, 1, 9),
+        "fix_shards": commands.fix_shards(0, 1, 1),
         "offer": commands.offer("n2", "slots=1"),
         "register_node": commands.register_node(0, "n1", 0, 1.0, "slots=2"),
         "commit": commands.commit(

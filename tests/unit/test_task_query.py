@@ -14,7 +14,7 @@ NOW_MS = 1_000_000
 def seen(
     id, name="a.b", submitted_ms=NOW_MS - 60_000, node="", asked="", started_ms=None, ended_ms=None
 ):
-    line = TaskLine.of(f"0@1 9000000000001 {submitted_ms} {submitted_ms} - {name} slots=1")
+    line = TaskLine.of(f"0@1 8121795630000001 {submitted_ms} {submitted_ms} - {name} slots=1")
     place = Place(id, "1@1.s1.0", 0, node, (0,), 1, submitted_ms, asked) if node else None
     return TaskEntry(id, line, place, started_ms, ended_ms)
 

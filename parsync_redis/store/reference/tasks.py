@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ...model.apps import KnownTasks
 from ...model.kind import KindLine
+from ...model.order import EARLIEST_START_MS, YEAR_2020
 from ...model.task import StoredState
 from .records import MAX_OUTBOX, PENDING, Args, Task, World
 
@@ -70,6 +71,12 @@ class Waiting:
         """The number of waiting tasks."""
         return sum(len(queue.orders) for queue in self.kinds.values())
 
+    @property
+    def next_version(self) -> int:
+        """The version that the next change or submission gets."""
+        earliest = YEAR_2020 - 100 * EARLIEST_START_MS
+        return max(self.version, self.world.now_ms * 100 - 1, earliest) + 1
+
     def enter(self, kind: str, id: str, order: int) -> None:
         """Add a waiting task to its kind's queue."""
         self._touched[kind] = None
@@ -93,7 +100,7 @@ class Waiting:
         """Write a new version of each changed kind; return whether tasks of a new kind wait."""
         began = False
         for kind in self._touched:
-            self.version = max(self.version + 1, self.world.now_ms * 100)
+            self.version = self.next_version
             self.changed.pop(kind, None)
             self.changed[kind] = self.version
             queue = self.kinds[kind]
