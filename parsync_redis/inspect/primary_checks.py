@@ -71,18 +71,18 @@ def check_primaries(store: Store) -> Iterator[Check]:
 
 
 def read_clocks(store: Store) -> dict[str, tuple[float, float]]:
-    """Return by how many seconds each primary's clock is ahead of this machine's: (least, most)."""
+    """Return each primary's clock less this process's monotonic clock: (least, most) seconds."""
     clocks = {}
     for address, server in store.servers().items():
+        if server is None:
+            continue  # check_primaries names it
+        before_s = time.monotonic()
         try:
-            before_s = time.time()
-            seconds, microseconds = server.read("time") if server else (0, 0)
-            after_s = time.time()
-        except ParsyncError:  # check_primaries names it
+            seconds, microseconds = server.read("time")
+        except ParsyncError:
             continue
-        if server:
-            server_s = int(seconds) + int(microseconds) / 1e6
-            clocks[address] = (server_s - after_s, server_s - before_s)
+        server_s = int(seconds) + int(microseconds) / 1e6
+        clocks[address] = (server_s - time.monotonic(), server_s - before_s)
     return clocks
 
 

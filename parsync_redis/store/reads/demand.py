@@ -141,10 +141,10 @@ def _gather(lines: Iterable[ShardLine]) -> dict[str, KindLine]:
 def read_oldest(
     store: Store, lines: Sequence[ShardLine], group_of: Callable[[str], str]
 ) -> dict[str, int]:
-    """Return, by group, since when (server time, ms) its first submitted waiting task can be taken.
+    """Return, by group, since when (server time, ms) a waiting task of it can be taken.
 
-    group_of: returns the group of a task's name. A group whose task has just left the queue is
-    missing. Raises ServerUnreachable.
+    It is the task that should start first, whatever its priority. group_of: returns the group of a
+    task's name. A group whose task has just left the queue is missing. Raises ServerUnreachable.
     """
     firsts = {(shard, kind): [line.first] for shard, kind, line in lines}
     mixed = [line for line in lines if _levels(line[2])]
@@ -155,7 +155,7 @@ def read_oldest(
     )
     for (shard, kind, _), page in zip(reads, pages, strict=True):
         firsts[shard, kind] += [int(order) for _, order in page]
-    # by group: (submission's number, order, shard, kind)
+    # by group: (the time by which the task should start, order, shard, kind)
     oldest: dict[str, tuple[int, int, int, str]] = {}
     for (shard, kind), orders in firsts.items():
         first = min(orders, key=lambda order: order % ORDERS_OF_PRIORITY)

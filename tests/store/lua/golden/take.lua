@@ -136,6 +136,7 @@ end
 local QUEUES = {} -- kind -> its queue, a table with the fields below
 local TOUCHED = {} -- the kinds that change, in the order of their first change
 local APART = false -- true if the index of kinds is damaged: then tasks enter no queue
+local HIGHEST_ORDER = 8999999999999999 -- see lib/task/order.lua
 
 -- The fields of a queue. An order is a number; the task with the lowest order is taken first.
 --   pending: the key
@@ -161,9 +162,9 @@ local function bad_kind(pending_prefix, kind)
     before = size,
     count = size,
     entering = false,
-    low = 1e15,
+    low = HIGHEST_ORDER,
     high = 0,
-    left = 1e15,
+    left = HIGHEST_ORDER,
   }
 end
 
@@ -190,7 +191,6 @@ end
 -- first task, an upper bound of the order of the last task, and why the tasks wait, as a scheduler
 -- wrote.
 
-local HIGHEST_ORDER = 999999999999999 -- an order has 15 digits at most
 
 -- parse_kind: return the count, the order of the first and of the last, and '' or ' WHY'; nil for
 -- any other text.
@@ -205,7 +205,7 @@ local function kind_line(queue, line_before)
   repeat -- parse_kind
     local line = line_before
     local size, first, last, why = string.match(line or '', '^([1-9]%d*) (%d+) (%d+)(.*)$')
-    if not size or #size > 15 or #first > 15 or #last > 15 then
+    if not size or #size > 15 or #first > 16 or #last > 16 then
       parse_kind_1, parse_kind_2, parse_kind_3, parse_kind_4 = nil
       break
     end
@@ -282,31 +282,39 @@ local function read_lines(kinds)
 end
 
 local ANNOUNCED = 0 -- how many kinds of TOUCHED have their new version
-local LAST_VERSION = 0 -- the version that announce gave last
+local LAST_VERSION = 0 -- the last version that the call has given, 0 before begin_versions
 
--- announce: write a new version of each kind that changes into `changed`; return the last version.
--- A version is the time in hundredths of a ms, or one more than the last version if that is larger.
--- So a server that lost writes does not repeat a version that a scheduler's copy has. A clock far
--- in the future gives no version of 16 digits. ZADD may be the first write of a script: a full
--- server refuses ZADD before anything is written (docs/decisions/0015).
+-- begin_versions: let LAST_VERSION be the version before the next one that the call gives. Versions
+-- are for kinds that change, and for tasks that are submitted. A version is the time in hundredths
+-- of a ms since 1970, or one more than the last version if that is larger. So a server that lost
+-- writes does not repeat a version that a scheduler's copy has, and a clock that is set back
+-- changes no order. A clock far in the future gives no version of 16 digits. A clock in the past
+-- gives versions of 2020-01-02: an order has the time a day before, at the earliest.
+
+-- announce: write a new version of each kind that changes into `changed`. ZADD may be the first
+-- write of a script: a full server refuses ZADD before anything is written (docs/decisions/0015).
 local function announce(changed)
-  local size = #TOUCHED
-  if size == 0 then
-    return COUNTED.version
+  if ANNOUNCED == #TOUCHED then
+    return
   end
-  if ANNOUNCED < size then
-    local versions = {}
-    local base = math.max(COUNTED.version, math.min(now_ms() * 100 - 1, 9e14))
-    LAST_VERSION = base + size
-    for i = ANNOUNCED + 1, size do
-      versions[#versions + 1] = string.format('%d', base + i)
-      versions[#versions + 1] = TOUCHED[i]
+  do -- begin_versions
+    if LAST_VERSION == 0 then
+      local time = math.min(now_ms() * 100 - 1, 9e14)
+      LAST_VERSION = math.max(COUNTED.version, time, 157792320000000)
     end
-    ANNOUNCED = size
-    write_all('ZADD', changed, versions)
   end
-  return LAST_VERSION
+  local versions = {}
+  for i = ANNOUNCED + 1, #TOUCHED do
+    LAST_VERSION = LAST_VERSION + 1
+    versions[#versions + 1] = string.format('%d', LAST_VERSION)
+    versions[#versions + 1] = TOUCHED[i]
+  end
+  ANNOUNCED = #TOUCHED
+  write_all('ZADD', changed, versions)
 end
+
+-- write_version: write the last version that the call has given. COUNTED.now is the version that
+-- the queue has then, COUNTED.version the version before the call.
 
 -- write_kinds: write the queues and lines that changed, each with a version of its own. Return
 -- whether tasks wait of a kind of which no task waited before: then a scheduler is to be woken.
@@ -350,7 +358,7 @@ end
 
 -- The line of a task in the hash `tasks`, which says what the task is until it ends:
 --   [+]TAKES@LIFE ORDER READY_MS SUBMITTED_MS OPTIONS KIND
---   0@17 9000000000017 1732161994123 1732161994123 - work slots=1
+--   0@17 8100217995234123 1732161994123 1732161994123 - work slots=1
 -- TAKES: how often the task was taken before it last began to wait. '+': extra:ID has rare fields.
 -- OPTIONS: '-' or NAME=VALUE with commas between. See parsync_redis/model/record.py.
 
@@ -377,11 +385,29 @@ end
 
 -- attempt_of: return the attempt in the text of a place or a run; nil for any other text.
 
+-- split_accounts: return the name, the needs and the strategy of a kind as one text, its tenant,
+-- and its limits; nil for a kind without a tenant, or without limits.
+
 -- split_kind: return the name, the needs and the strategy ('' without one) of a kind.
+
+-- The order of a task: (9 - priority) * 9e14 + T. T is the time by which the task should start, in
+-- hundredths of a ms since 2020. The task with the lowest order is taken first. An order has 16
+-- digits at most and is below 2^53, so that Lua and a zset have each order exactly. T is a version
+-- (kind/index.lua) that the submission gets for itself, plus an offset: the patience of 10 minutes,
+-- or what the option `start` says. So tasks with the same offset start in the order in which they
+-- were submitted. See parsync_redis/model/order.py.
+
+-- base_of: return what the order of a task of this priority has beside the submission's version.
+
+-- shift_of: return how much later than by its patience a task should start. start: the option
+-- `start`, an offset in ms; nil for a task without it.
+
+-- with_priority: return an order, as text, with another priority and the same T.
 
 -- The successor of a task: the work that follows under the same id once its running attempt has
 -- ended. extra:ID has it as `next`, 'PRIORITY DUE_MS OPTIONS KIND' with '-' for a missing word, and
--- `next_message`.
+-- `next_message`. OPTIONS has `order` if the successor has an order of its own.
+
 
 
 -- parse_next: return the fields of a successor as a table; nil for any other text.
@@ -762,9 +788,9 @@ function in_full()
       before = size,
       count = size,
       entering = false,
-      low = 1e15,
+      low = HIGHEST_ORDER,
       high = 0,
-      left = 1e15,
+      left = HIGHEST_ORDER,
     }
   end
   local function touch(kind)
@@ -797,11 +823,11 @@ function in_full()
   end
   local function order_at(pending, rank)
     local order = tonumber(redis.call('ZRANGE', pending, rank, rank, 'WITHSCORES')[2])
-    return order and order >= 0 and order < 1e15 and math.floor(order) or 0
+    return order and order >= 0 and order <= HIGHEST_ORDER and math.floor(order) or 0
   end
   local function find_first(pending, low, high)
     while low < high do
-      local middle = math.floor((low + high) / 2)
+      local middle = low + math.floor((high - low) / 2) -- low + high may have no exact number
       if redis.call('ZCOUNT', pending, '-inf', string.format('%d', middle)) > 0 then
         high = middle
       else
@@ -854,7 +880,7 @@ function in_full()
     if not mark or #takes > 9 or #life > 15 then
       return nil
     end
-    if #order > 15 or #ready > 15 or #submitted > 15 then
+    if #order > 16 or #ready > 15 or #submitted > 15 then
       return nil
     end
     return {
@@ -896,8 +922,14 @@ function in_full()
   local function attempt_of(run)
     return #run <= 140000 and string.match(run, '^%S+ (%S+)') or nil
   end
+  local function split_accounts(kind)
+    local head, limits = string.match(kind, '^(.-) under=(%S+)$')
+    head = head or kind
+    local bare, tenant = string.match(head, '^(.-) for=(%S+)$')
+    return bare or head, tenant, limits
+  end
   local function split_kind(kind)
-    local name, words = string.match(kind, '^(%S+) (.*)$')
+    local name, words = string.match(split_accounts(kind), '^(%S+) (.*)$')
     local needs, strategy = string.match(words or '', '^(.*) (%l+)$')
     if needs then
       return name, needs, strategy
@@ -1268,7 +1300,7 @@ function in_full()
   FULL = {bad_type = bad_type, end_not_taken = end_not_taken, enter_due = enter_due, find_due = find_due, find_first = find_first, is_dead = is_dead, is_rare_word = is_rare_word, load_not_taken = load_not_taken, order_at = order_at, stop_waiting = stop_waiting, too_long = too_long, too_many = too_many, write_due = write_due}
   return FULL
 end
-local math_huge, math_min, redis_call, string_byte, string_find, string_format, string_gsub, string_match, string_sub, table_remove = math.huge, math.min, redis.call, string.byte, string.find, string.format, string.gsub, string.match, string.sub, table.remove
+local math_huge, math_max, math_min, redis_call, string_byte, string_find, string_format, string_gsub, string_match, string_sub, table_remove = math.huge, math.max, math.min, redis.call, string.byte, string.find, string.format, string.gsub, string.match, string.sub, table.remove
 local meta, kinds, changed, later, tasks, taken, running, pending_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local refused
 repeat -- refuse_call
@@ -1502,10 +1534,15 @@ repeat -- write_kinds
   local lines = {}
   local ended = {}
   read_lines(kinds)
-  local version = announce(changed)
-  if version > COUNTED.version then
-    -- HINCRBY and not HSET: a client's login may call HINCRBY, which writes only numbers.
-    redis_call('HINCRBY', meta, 'version', string_format('%d', version - COUNTED.version))
+  announce(changed)
+  do -- write_version
+    local meta = meta
+    local before = COUNTED.now or COUNTED.version
+    COUNTED.now = math_max(before, LAST_VERSION)
+    if LAST_VERSION > before then
+      -- HINCRBY and not HSET: a client's login may call HINCRBY, which writes only numbers.
+      redis_call('HINCRBY', meta, 'version', string_format('%d', LAST_VERSION - before))
+    end
   end
   for _, kind in ipairs(TOUCHED) do
     local queue = QUEUES[kind]
@@ -1527,7 +1564,6 @@ repeat -- write_kinds
   end
   write_all('HSET', kinds, lines)
   write_all('HDEL', kinds, ended)
-  COUNTED.now = version
 until true
 local changes_since_1, changes_since_2, changes_since_3, changes_since_4
 do -- changes_since
