@@ -33,7 +33,7 @@ VIEW_RIGHTS: Final[CommandsByKind] = {
     ":schedulers": "hgetall",
     ":stats": "hgetall pttl",
     ":streaks": "hgetall",
-    ":times": "hgetall",
+    ":times": "hgetall hmget",
     "p:alive": "hgetall",
     "p:free": "get",
     "p:left": "hgetall",
