@@ -46,18 +46,18 @@ class LearntMeans:
 
     def of(self, names: Iterable[str]) -> dict[str, float | None]:
         """Return the mean run time (ms) of each name; None if it is not known."""
-        wanted = dict.fromkeys(names)
+        unique_names = dict.fromkeys(names)
         now_s = self._time_s()
         due = [
             name
-            for name in wanted
+            for name in unique_names
             if name not in self._means or now_s - self._means[name][0] >= MEANS_KEPT_S
         ]
         if len(self._means) + len(due) > MAX_MEANS:
-            self._means = {name: self._means[name] for name in wanted if name in self._means}
+            self._means = {name: self._means[name] for name in unique_names if name in self._means}
         if due:
             self._read(due, now_s)
-        return {name: self._means[name][1] for name in wanted}
+        return {name: self._means[name][1] for name in unique_names}
 
     def _read(self, names: Sequence[str], now_s: float) -> None:
         try:
