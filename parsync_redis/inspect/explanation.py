@@ -15,6 +15,7 @@ from ..model.kind import Kind, split_kind
 from ..model.needs import Resources, are_needs
 from ..model.status import TaskStatus
 from ..model.task import FINAL, TaskState
+from ..placement.account_reasons import account_shown
 from ..placement.facts import Holder, NodeFacts
 from ..placement.forecast import (
     MOST_AHEAD,
@@ -181,6 +182,8 @@ class _Explainer:
         outlook = Outlook.WAITS if able else Outlook.NEVER
         if (fault := reading.fault_of(task)) is not None:
             start = fault.why
+        elif (block := reading.accounts.block_of(task.kind)) is not None:
+            start = f"{account_shown(block.account)} keeps it waiting"
         elif start == Forecast(now_ms, now_ms, now_ms):
             outlook = Outlook.NOW
         nearest = classes[0].nodes[0] if classes else ""

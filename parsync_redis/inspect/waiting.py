@@ -27,6 +27,7 @@ from ..store.reads.times import read_times
 from ..store.reads.views import Directory, fetch, read_booked, read_holds
 from ..store.server.server_errors import Fault
 from ..store.store import Store
+from .accounts import AccountExplainer
 
 MOST_COMPARED_FOR_LIST: Final = 2500
 """Maximum number of comparisons, of needs with nodes, to explain one list of tasks."""
@@ -60,6 +61,7 @@ def explain_tasks(store: Store, tasks: Sequence[TaskStatus]) -> list[TaskStatus]
     if not any(task.state is TaskState.WAITING for task in tasks):
         return list(tasks)
     reading = ClusterReading(store, MOST_COMPARED_FOR_LIST if len(tasks) > 1 else None)
+    reading.accounts.read({task.kind for task in tasks if task.state is TaskState.WAITING})
     return [
         replace(task, why=reading.why(task)) if task.state is TaskState.WAITING else task
         for task in tasks
@@ -86,6 +88,7 @@ class ClusterReading:
         self._alive = {state.node.name for state in nodes if state.node.state != "down"}
         self.apps = Directory(store).by_digest()
         self.now_ms = server_ms(store)
+        self.accounts = AccountExplainer(store, self.now_ms, most_compared is not None)
         self.bookings = read_booked(store)
         self.holds = read_holds(store)
         self.times = read_times(store) if self.bookings else LearntTimes()
@@ -124,6 +127,8 @@ class ClusterReading:
                 f"it waits at {node} until a short task there ends; if that takes long, it goes "
                 "back"
             )
+        if why := self.accounts.why(task.kind):
+            return f"{fault}; and {why}" if fault else why
         needs_and_name = (task.needs, task.name)
         if needs_and_name not in self._reasons:
             if self._most_explained is not None and len(self._reasons) >= self._most_explained:

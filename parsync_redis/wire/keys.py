@@ -40,6 +40,7 @@ CLUSTER_KINDS = (
     "times",
     "bookings",
     "streaks",
+    "policy",
     "events",
 )
 

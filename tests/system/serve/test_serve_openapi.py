@@ -278,6 +278,8 @@ def test_each_documented_status_occurs_and_its_answer_matches_the_document(site)
         "/schedulers",
         "/kinds",
         "/names",
+        "/tenants",
+        "/limits",
         "/tasks",
         "/demand",
     ):
@@ -304,6 +306,8 @@ def test_each_documented_status_occurs_and_its_answer_matches_the_document(site)
         "/schedulers",
         "/kinds",
         "/names",
+        "/tenants",
+        "/limits",
         "/demand",
         "/events",
     ):
