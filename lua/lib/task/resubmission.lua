@@ -87,11 +87,13 @@ local function judge_resubmission(task, options)
   end
 end
 
--- changes_needs: return whether a successor has another name or other needs than its task: then
--- submit judges the successor as a new task.
+-- changes_needs: return whether a successor has another name, other needs or other limits than its
+-- task: then submit judges the successor as a new task.
 local function changes_needs(task, kind)
   local name, needs = split_kind(task.line.kind)
-  return name ~= kind.name or needs ~= kind.needs
+  local _, _, limits = split_accounts(task.line.kind)
+  local _, _, limits_now = split_accounts(kind.kind)
+  return name ~= kind.name or needs ~= kind.needs or limits ~= limits_now
 end
 
 -- store_successor: store the successor of a task, for the end of its run. A successor that the run

@@ -94,7 +94,9 @@ class Submitting(Tasks):
         anew = not after and job.publication not in ("", *published)
         from_its_run = task is not None and task.state == RUNNING and after == task.attempt
         if task and (from_its_run or (anew and task.has_run and not task.state.final)):
-            asks_anew = split_kind(task.job.kind)[:2] != split_kind(job.kind)[:2]
+            kind = split_kind(job.kind)
+            task_kind = split_kind(task.job.kind)
+            asks_anew = (*task_kind[:2], task_kind.limits) != (*kind[:2], kind.limits)
             if asks_anew and not wait and (refusal := self._judge(job)):
                 return refusal
             published_next = task.next is not None and task.next.job.publication
