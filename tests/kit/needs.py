@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from parsync_redis.store.repair.repair import COMES_BACK
 from parsync_redis.store.scripts.calls import ALL_SCRIPTS
+from parsync_redis.store.scripts.calls.cluster import CLUSTER_SCRIPTS
 from parsync_redis.store.scripts.scripts import Script, compose, lua_folder
 from parsync_redis.wire.keys import CLUSTER_KINDS, NUMBERS, QUEUE_KINDS
 
@@ -26,7 +27,9 @@ def family(script: Script) -> str:
     cluster.
     """
     return (
-        "q"
+        ""
+        if script in CLUSTER_SCRIPTS
+        else "q"
         if script.verb == "align" or _QUEUE & {*script.keys}
         else ""
         if _CLUSTER & {*script.keys}
