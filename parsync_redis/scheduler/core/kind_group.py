@@ -8,6 +8,7 @@ from typing import Final
 
 from ...model.kind import Kind
 from ...model.needs import Resources
+from .accounts import Ask
 from .offers import Knowers
 
 OF_PRIORITY: Final = 10**12
@@ -61,6 +62,8 @@ class WaitingKind:
 
     why: the reason in its line; '' for none; None if another scheduler may have written a reason
     since.
+    asks: what a task of the kind holds of its accounts.
+    full: the account that has no room for the kind, which is in no group therefore; '' for none.
     """
 
     kind: Kind
@@ -70,6 +73,8 @@ class WaitingKind:
     last: int
     why: str | None
     shard: int = 0
+    asks: tuple[Ask, ...] = ()
+    full: str = ""
 
     def order(self, number: int) -> float:
         """Estimate the order of task `number`, counted from 0.

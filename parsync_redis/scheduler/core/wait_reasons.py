@@ -26,6 +26,15 @@ def is_mine(waiting: WaitingKind, ordinal: int, members: int) -> bool:
     return crc32(waiting.kind.text.encode()) % members == ordinal
 
 
+def write_reason(plan: Plan, waiting: WaitingKind, why: str) -> bool:
+    """Plan to write the reason of a kind, if it has changed; return whether it has."""
+    if waiting.why == why:
+        return False
+    plan.reasons.setdefault(waiting.shard, []).append((waiting.kind.text, why))
+    waiting.why = why
+    return True
+
+
 class Explainer:
     """The groups whose reasons are to be found."""
 
@@ -56,6 +65,7 @@ class Explainer:
         """Plan to write the reasons of the kinds that are scheduler `ordinal`'s of `members`."""
         if self._gap:
             self._find_due()
+            self._explain_full(plan, ordinal, members)
         room = GROUPS_PER_TURN
         written = 0
         while room and self._due and written < MAX_BATCH:
@@ -71,8 +81,12 @@ class Explainer:
             why = self._view.explain(
                 group.needs, group.knowers, self._queue.barred.sentences(group), group.barred
             )
-            for waiting in own_kinds:
-                if waiting.why != why:
-                    plan.reasons.setdefault(waiting.shard, []).append((waiting.kind.text, why))
-                    waiting.why = why
-                    written += 1
+            written += sum([write_reason(plan, waiting, why) for waiting in own_kinds])
+
+    def _explain_full(self, plan: Plan, ordinal: int, members: int) -> None:
+        """Plan to write which account has no room for a kind."""
+        accounts = self._queue.accounts
+        for waiting in self._queue.full.to_explain(MAX_BATCH, EXPLAINED_AGAIN):
+            if is_mine(waiting, ordinal, members):
+                if why := accounts.why(waiting.asks, waiting.shard):
+                    write_reason(plan, waiting, why)
