@@ -144,6 +144,8 @@ REASON_PATTERNS: Final = (
     ("no_node", re.escape(NO_NODE)),
     ("unknown_name", f"{re.escape(NO_NAME)}|{re.escape(NAMES_UNREAD)}"),
     ("no_fit", r"no node fits: "),
+    ("limit", r"limit \S+(?: |: )|no limit '|what limit "),
+    ("tenant", r"tenant \S+ |what tenant "),
     ("room", rf"node \S+ {re.escape(ROOM)}"),
     ("full", r"FITS (?:is full|has fewer than )"),
     ("resources", r"FITS is short of "),

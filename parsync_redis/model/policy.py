@@ -1,0 +1,182 @@
+"""The policy of a cluster: the tenants with their shares, and the limits. Pure.
+
+An operator writes the policy as a TOML document (model/policy_reader.py). An entry counts for one
+tenant or limit, or as a pattern for each one without an entry of its own: `*` for tenants,
+`research/*` for the tenants below `research`, `customer:*` for limits (`pattern_of`).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from .account import NO_TENANT, TENANT_MARK, pattern_of
+from .amount import amount_text, shown_amount
+
+AGE: Final = "age"
+"""The order of the tasks of a tenant whose entry says none: the first submitted is the first."""
+BUILT_IN_ORDERS: Final = (AGE, "deadline", "shortest")
+"""The orders that a tenant may name without a distribution that adds orders."""
+FAIR: Final = "fair"
+STRICT: Final = "strict"
+
+PolicyAmounts = tuple[tuple[str, int], ...]
+"""Pairs of a name, `slots` or a resource, and an amount in thousandths; `slots` is first."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantEntry:
+    """What the policy says of a tenant.
+
+    weight: its part beside the other children of its parent, in relation to their weights.
+    at_least: its tasks go first while they hold less of one of these amounts.
+    at_most: the tasks never hold more.
+    children: "fair" or "strict": how the tenants below it go.
+    order: the name of the order of its own tasks.
+    half_life_s: seconds after which past use counts half; 0: only what is held now counts.
+    rank: the place of the entry in the document, for a parent whose children are "strict": the
+        least goes first.
+    """
+
+    weight: float = 1.0
+    at_least: PolicyAmounts = ()
+    at_most: PolicyAmounts = ()
+    children: str = FAIR
+    order: str = AGE
+    half_life_s: float = 0.0
+    rank: int = 0
+
+    @property
+    def ceiling(self) -> str:
+        """Return the ceiling of the tenant's account, 'slots=200 gpu=4'; '' for none."""
+        return amounts_line(self.at_most)
+
+
+class StartRate(NamedTuple):
+    """How many units of a limit may start in a time: `number` in `period_ms`."""
+
+    number: int
+    period_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LimitEntry:
+    """What the policy says of a limit: `at_once`, `rate` or both.
+
+    at_once: how many units tasks hold at once, at most; 0 pauses the limit. None: any number.
+    burst: how many units may start at the same moment, when none started for long; 0 without rate.
+    """
+
+    at_once: int | None = None
+    rate: StartRate | None = None
+    burst: int = 0
+
+    @property
+    def ceiling(self) -> str:
+        """Return the ceiling of the limit's account, 'units=5 rate=100/60000 burst=10'."""
+        words = [] if self.at_once is None else [f"units={self.at_once}"]
+        if self.rate is not None:
+            words.append(f"rate={self.rate.number}/{self.rate.period_ms} burst={self.burst}")
+        return " ".join(words)
+
+
+def _no_entries() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The tenants and the limits of a cluster.
+
+    children: "fair" or "strict": how the tenants without a parent go.
+    tenants, limits: the entries by name or pattern, in the order of the document.
+    """
+
+    children: str = FAIR
+    tenants: Mapping[str, TenantEntry] = field(default_factory=_no_entries)
+    limits: Mapping[str, LimitEntry] = field(default_factory=_no_entries)
+
+    def tenant(self, name: str) -> TenantEntry:
+        """Return what counts for a tenant: its entry, else that of its pattern, else the defaults.
+
+        name: `research/anna`; '' is the root, `-` the tenant of tasks without one, which has no
+        amounts. A tenant without an entry and without a pattern has a rank behind all entries.
+        """
+        if not name:
+            return TenantEntry(children=self.children)
+        entry = self.tenants.get(name) or self.tenants.get(_pattern_name(name))
+        if entry is None:
+            return TenantEntry(rank=len(self.tenants))
+        return replace(entry, at_least=(), at_most=()) if name == NO_TENANT else entry
+
+    def limit(self, name: str) -> LimitEntry | None:
+        """Return what counts for a limit: its entry, else that of its pattern, else None."""
+        entry = self.limits.get(name)
+        return self.limits.get(pattern_of(name)) if entry is None else entry
+
+    def ceiling(self, account: str) -> str | None:
+        """Return the ceiling of an account: '' is a tenant without one, None an unknown limit."""
+        if account.startswith(TENANT_MARK):
+            return self.tenant(account.removeprefix(TENANT_MARK)).ceiling
+        entry = self.limit(account)
+        return None if entry is None else entry.ceiling
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the rows of `set_policy`: (account or pattern, ceiling), sorted.
+
+        A tenant without `at_most` has a row too, with the ceiling '-', if a pattern would else
+        count for it.
+        """
+        rows = [(name, entry.ceiling) for name, entry in self.limits.items()]
+        for name, entry in self.tenants.items():
+            account = TENANT_MARK + name
+            if entry.at_most:
+                rows.append((account, entry.ceiling))
+            elif name != NO_TENANT and self.tenants.get(_pattern_name(name), entry).at_most:
+                rows.append((account, "-"))
+        return sorted(rows)
+
+
+def _pattern_name(tenant: str) -> str:
+    return pattern_of(TENANT_MARK + tenant).removeprefix(TENANT_MARK)
+
+
+def amounts_line(amounts: PolicyAmounts) -> str:
+    """Return amounts as the scripts have them: 'slots=200 gpu=4'."""
+    return " ".join(f"{name}={amount_text(amount)}" for name, amount in amounts)
+
+
+def amounts_shown(amounts: PolicyAmounts) -> str:
+    """Return amounts for people: 'slots=200 mem=4GiB'."""
+    return " ".join(f"{name}={shown_amount(amount)}" for name, amount in amounts)
+
+
+def find_doubts(policy: Policy, offered: Iterable[tuple[str, int]] | None = None) -> list[str]:
+    """Return what is allowed in a policy and may be a mistake, as sentences.
+
+    offered: what all nodes have together, in thousandths, `slots` too; None if there are no nodes.
+    """
+    doubts = [
+        f"tenants.{name}.order is {entry.order}: each process that submits needs a distribution "
+        f"that adds it, because built in are {', '.join(BUILT_IN_ORDERS)}"
+        for name, entry in policy.tenants.items()
+        if entry.order not in BUILT_IN_ORDERS
+    ]
+    if offered is None:
+        return doubts
+    amounts_offered = dict(offered)
+    sums: dict[str, int] = {}
+    for name, entry in policy.tenants.items():
+        if "/" in name or name == "*":
+            continue
+        for resource, amount in entry.at_least:
+            sums[resource] = sums.get(resource, 0) + amount
+    for resource, amount in sums.items():
+        available = amounts_offered.get(resource, 0)
+        if amount > available:
+            doubts.append(
+                f"at_least of tenants adds up to {resource}={shown_amount(amount)}; the nodes have "
+                f"{shown_amount(available)}"
+            )
+    return doubts
