@@ -6,16 +6,17 @@ has answered.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 from typing import Final, NamedTuple
 
 from ...model.account import TENANT_MARK
-from ...model.amount import THOUSANDTHS, shown_amount
+from ...model.account_line import AccountLine, Ceiling
+from ...model.amount import THOUSANDTHS
 from ...model.apart import undeclared
 from ...model.kind import Kind
 from ...model.needs import Resources, parse_needs
+from ...placement.account_reasons import find_block
 
 UNITS: Final = "units"
 """The amount of a limit."""
@@ -24,6 +25,9 @@ Amounts = Mapping[str, int]
 """{name of an amount -> thousandths}; slots and units are in thousandths too."""
 
 NO_AMOUNTS: Final[Amounts] = {}
+
+NO_LINE: Final = (AccountLine(), "")
+"""What is known of an account without a line."""
 
 
 class Ask(NamedTuple):
@@ -49,85 +53,11 @@ class Room(NamedTuple):
 UNLIMITED: Final = Room(inf)
 
 
-class Ceiling(NamedTuple):
-    """What the tasks of an account may hold at most.
-
-    interval_ms: a unit may start once in this time; 0 for any time.
-    burst: number of units that may start at once.
-    rate: '100 in 60 s', for people.
-    """
-
-    amounts: Amounts
-    interval_ms: float = 0.0
-    burst: int = 1
-    rate: str = ""
-
-
-@dataclass(slots=True)
-class AccountLine:
-    """What the holders of an account hold in a shard.
-
-    next_ms: the theoretical arrival time of the next unit (GCRA), by the server's clock.
-    ceiling: None if the policy has none.
-    damaged: the line cannot be read, so the account has room for nothing.
-    """
-
-    held: Amounts
-    next_ms: float = 0.0
-    ceiling: Ceiling | None = None
-    damaged: bool = False
-
-    @classmethod
-    def of(cls, text: str) -> "AccountLine":
-        """Read 'n=5 units=5 next=1732161994123.25 of units=5 rate=100/60000 burst=10'."""
-        held_text, _, ceiling_text = text.partition(" of ")
-        try:
-            held, next_ms = _read_held(held_text)
-            return cls(held, next_ms, read_ceiling(ceiling_text))
-        except (ValueError, ZeroDivisionError):
-            return cls(NO_AMOUNTS, damaged=True)
-
-
-def _read_held(text: str) -> tuple[Amounts, float]:
-    """Return the amounts of a line, and its `next`; raises ValueError."""
-    held: dict[str, int] = {}
-    next_ms = 0.0
-    for word in text.split():
-        name, _, number = word.partition("=")
-        if name == "next":
-            next_ms = float(number)
-        elif name != "n":
-            held[name] = _thousandths(number)
-    return held, next_ms
-
-
-def _thousandths(number: str) -> int:
-    """Return an amount in thousandths; raises ValueError."""
-    return int(number) * THOUSANDTHS if number.isdecimal() else round(float(number) * THOUSANDTHS)
-
-
 @lru_cache(maxsize=4096)
-def read_ceiling(text: str) -> Ceiling | None:
-    """Return a ceiling; None for '-'. Raises ValueError or ZeroDivisionError for damaged text."""
-    if text == "-":
-        return None
-    amounts: dict[str, int] = {}
-    interval_ms = 0.0
-    burst = 1
-    rate = ""
-    for word in text.split():
-        name, _, number = word.partition("=")
-        if name == "rate":
-            count, _, period_ms = number.partition("/")
-            interval_ms = int(period_ms) / int(count)
-            rate = f"{count} in {int(period_ms) / 1000:g} s"
-        elif name == "burst":
-            burst = int(number)
-        else:
-            amounts[name] = _thousandths(number)
-    if not amounts and not rate:
-        raise ValueError(f"not a ceiling: {text}")
-    return Ceiling(amounts, interval_ms, burst, rate)
+def ceiling_of(account: str, text: str) -> Ceiling | None:
+    """Return the ceiling of an account by its text; None for a limit that the policy has not."""
+    is_unknown = text == "-" and not account.startswith(TENANT_MARK)
+    return None if is_unknown else Ceiling.of(text)
 
 
 @lru_cache(maxsize=4096)
@@ -157,7 +87,8 @@ class Accounts:
     """What accounts hold, as far as this scheduler knows. An account without a line has room."""
 
     def __init__(self, shards: int) -> None:
-        self._lines: list[dict[str, AccountLine]] = [{} for _ in range(shards)]
+        # by shard and account, what its holders hold, and its ceiling
+        self._lines: list[dict[str, tuple[AccountLine, str]]] = [{} for _ in range(shards)]
         self._reserved: list[dict[str, dict[str, int]]] = [{} for _ in range(shards)]
         self._now_ms = [0.0] * shards
         # by tenant's account: what it holds in all shards, and what its children hold
@@ -166,20 +97,19 @@ class Accounts:
 
     def set(self, shard: int, account: str, text: str) -> None:
         """Take in the line of an account in a shard; '' if nothing is known."""
-        before = self._lines[shard].pop(account, None)
-        line = AccountLine.of(text) if text else None
-        if line is not None:
-            self._lines[shard][account] = line
+        before, _ = self._lines[shard].pop(account, NO_LINE)
+        line = AccountLine.of(text)
+        if text:
+            self._lines[shard][account] = line, text.partition(" of ")[2]
         if account.startswith(TENANT_MARK):
-            if before is not None:
-                self._add(account, before.held, -1)
-            if line is not None:
-                self._add(account, line.held, 1)
+            self._add(account, before.amounts, -1)
+            self._add(account, line.amounts, 1)
 
     def clear_shard(self, shard: int) -> list[str]:
         """Forget a shard; return the accounts that had a line or a reservation there."""
         accounts = [*{**self._lines[shard], **self._reserved[shard]}]
         self.settle(shard)
+        self._now_ms[shard] = 0.0
         for account in accounts:
             self.set(shard, account, "")
         return accounts
@@ -207,7 +137,10 @@ class Accounts:
 
     def _add(self, account: str, amounts: Amounts, sign: int) -> None:
         """Add to what a tenant holds in all shards, or take away."""
-        _add_to(self._held.setdefault(account, {}), amounts, sign)
+        held = self._held.setdefault(account, {})
+        _add_to(held, amounts, sign)
+        if not any(held.values()):
+            del self._held[account]
         _add_to(self._held_below.setdefault(parent_of(account), {}), amounts, sign)
 
     def held(self, account: str) -> Amounts:
@@ -223,71 +156,52 @@ class Accounts:
     def room(self, asks: Iterable[Ask], shard: int) -> Room:
         """Return for how many tasks the accounts of a kind have room in a shard."""
         least = UNLIMITED
-        lines = self._lines[shard]
         for ask in asks:
-            line = lines.get(ask.account)
-            if line is None or (line.ceiling is None and ask.account.startswith(TENANT_MARK)):
-                continue
-            room = self._room_of(ask, line, shard)
-            if room.tasks < least.tasks or room.tasks == 0 == least.tasks and room.due_ms == inf:
-                least = room
+            line, text = self._lines[shard].get(ask.account, NO_LINE)
+            if line is not NO_LINE[0]:
+                room = self._room_of(ask, line, ceiling_of(ask.account, text), shard)
+                if room.tasks < least.tasks or (not room.tasks and room.due_ms > least.due_ms):
+                    least = room
         return least
 
-    def _room_of(self, ask: Ask, line: AccountLine, shard: int) -> Room:
+    def _room_of(self, ask: Ask, line: AccountLine, ceiling: Ceiling | None, shard: int) -> Room:
         """Return for how many tasks one account has room."""
-        ceiling = line.ceiling
-        if line.damaged or ceiling is None:
-            return Room(0, ask.account)
-        reserved = self._reserved[shard].get(ask.account, NO_AMOUNTS)
-        tasks: float = inf
+        account = ask.account
+        if line.is_damaged or ceiling is None:
+            return Room(0, account)
+        if not ceiling.amounts and ceiling.rate is None:
+            return UNLIMITED
+        reserved = self._reserved[shard].get(account, NO_AMOUNTS)
+        tasks = inf
         for name, most in ceiling.amounts.items():
             if asked := ask.amounts.get(name, 0):
-                left = most - line.held.get(name, 0) - reserved.get(name, 0)
+                left = most - line.amounts.get(name, 0) - reserved.get(name, 0)
                 tasks = min(tasks, max(0, left // asked))
-        if not ceiling.interval_ms or not tasks:
-            return Room(tasks, ask.account)
-        units = ask.amounts[UNITS] / THOUSANDTHS
+        if ceiling.rate is None or not tasks:
+            return Room(tasks, account)
+        units = ask.amounts[UNITS] // THOUSANDTHS
         if units > ceiling.burst:
-            return Room(0, ask.account)
+            return Room(0, account)
+        # GCRA: a task may start when its units fit into the burst
         now_ms = self._now_ms[shard]
-        next_ms = max(line.next_ms, now_ms)
-        next_ms += reserved.get(UNITS, 0) / THOUSANDTHS * ceiling.interval_ms
-        # a task may start when its units fit into the burst
-        due_ms = next_ms + (units - ceiling.burst) * ceiling.interval_ms
+        interval_ms = ceiling.rate.period_ms / ceiling.rate.number
+        next_ms = max(line.next_ms or 0.0, now_ms)
+        next_ms += reserved.get(UNITS, 0) / THOUSANDTHS * interval_ms
+        due_ms = next_ms - (ceiling.burst - units) * interval_ms
         if due_ms > now_ms:
-            return Room(0, ask.account, due_ms)
-        tokens = int((now_ms - due_ms) / (units * ceiling.interval_ms)) + 1
-        return Room(min(tasks, tokens), ask.account)
+            return Room(0, account, due_ms)
+        return Room(min(tasks, int((now_ms - due_ms) / (units * interval_ms)) + 1), account)
 
-    def why(self, asks: Iterable[Ask], shard: int) -> str:
+    def why(self, kind: Kind, shard: int) -> str:
         """Return which account has no room for a kind, as a sentence for people; '' if all have."""
-        room = self.room(asks, shard)
-        if room.tasks:
-            return ""
-        account = room.account
-        line = self._lines[shard][account]
-        is_tenant = account.startswith(TENANT_MARK)
-        shown = f"tenant {account.removeprefix(TENANT_MARK)}" if is_tenant else f"limit {account}"
-        if line.damaged:
-            return f"{shown}: what is held is damaged, and will be counted again"
-        ceiling = line.ceiling
-        if ceiling is None:
-            return f"no {shown} is in the policy"
-        if room.due_ms < inf:
-            return f"{shown}: the rate of {ceiling.rate} is used up"
-        amounts = next(ask.amounts for ask in asks if ask.account == account)
-        reserved = self._reserved[shard].get(account, NO_AMOUNTS)
-        if amounts.get(UNITS, 0) > ceiling.burst * THOUSANDTHS and ceiling.interval_ms:
-            return f"{shown}: a task needs more units than the burst of {ceiling.burst}"
-        for name, most in ceiling.amounts.items():
-            held = line.held.get(name, 0) + reserved.get(name, 0)
-            if amounts.get(name, 0) > most - held:
-                if is_tenant:
-                    return (
-                        f"{shown} holds {shown_amount(held)} of at most {shown_amount(most)} {name}"
-                    )
-                return f"{shown}: {shown_amount(held)} of {shown_amount(most)} are held"
-        return ""
+        known = {name: self._lines[shard].get(name, NO_LINE) for name, _ in kind.accounts}
+        lines = {name: line for name, (line, _) in known.items()}
+        ceilings = {
+            name: None if ceiling_of(name, text) is None else text
+            for name, (_, text) in known.items()
+        }
+        block = find_block(kind, lines, ceilings, self._now_ms[shard])
+        return "" if block is None else block.why
 
 
 def _add_to(amounts: dict[str, int], change: Amounts, sign: int) -> None:

@@ -5,7 +5,7 @@ the group may fit. So what waits costs nothing while nothing changes.
 """
 
 import heapq
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import chain
 from typing import Final
 
@@ -164,6 +164,15 @@ class QueueCopy:
             self._join(waiting)
         else:
             self.full.add(waiting, room)
+
+    def find_full(self, groups: Iterable[KindGroup]) -> None:
+        """Take the kinds for which an account has no room out of these groups."""
+        for group in [*groups]:
+            for waiting in [*group.waiting.values()]:
+                if waiting.asks:
+                    room = self.accounts.room(waiting.asks, waiting.shard)
+                    if not room.tasks:
+                        self.on_full(waiting, room)
 
     def _plant(self) -> None:
         """Make the tree, with all kinds that are in groups."""

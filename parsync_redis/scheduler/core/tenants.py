@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from ...model.account import NO_TENANT, TENANT_MARK
 from ...model.policy import STRICT, Policy, TenantEntry
-from .accounts import NO_AMOUNTS, Accounts, Amounts, amounts_of
+from .accounts import Accounts, Amounts, amounts_of
 from .kind_group import KindGroup, WaitingKind
 from .ranking import Ranking
 
@@ -102,8 +102,7 @@ class Branch:
 class Tree:
     """The tenants of which tasks wait, and the groups whose tasks may be placed now.
 
-    totals: what all open nodes have.
-    unnamed: what the nodes' tasks hold that no tenant's account has.
+    A tree knows what all open nodes have, and what their tasks hold that counts to no tenant.
     """
 
     def __init__(self, accounts: Accounts, policy: Policy) -> None:
@@ -113,8 +112,7 @@ class Tree:
         self._tenants: dict[str, Tenant] = {ROOT: self._root}
         self._open: Ranking[Branch] = Ranking()
         self._totals: Amounts = {}
-        self._used: Amounts = NO_AMOUNTS
-        self._placed: dict[str, int] = {}
+        self._unnamed: dict[str, int] = {}
 
     # -- what waits --------------------------------------------------------------------------------
 
@@ -198,8 +196,7 @@ class Tree:
 
     def set_used(self, used: Amounts) -> None:
         """Take in what tasks hold on all open nodes now."""
-        self._used = used
-        self._placed = {}
+        self._unnamed = _minus(used, self._accounts.held_below(TENANT_MARK))
         self._renew(self._tenants.get(NO_TENANT))
 
     def on_held(self, account: str) -> None:
@@ -212,7 +209,7 @@ class Tree:
         """Note that tasks of a kind have got seats; what its accounts hold has changed."""
         if not waiting.kind.tenant:
             for name, amount in amounts_of(waiting.group.needs).items():
-                self._placed[name] = self._placed.get(name, 0) + amount * tasks
+                self._unnamed[name] = self._unnamed.get(name, 0) + amount * tasks
         tenant = self._tenants.get(_own(waiting.kind.tenant))
         while tenant is not None and tenant is not self._root:
             self._renew(tenant)
@@ -258,13 +255,7 @@ class Tree:
         if tenant.is_own:
             above = tenant.account.rpartition("/")[0]
             return _minus(accounts.held(above), accounts.held_below(above))
-        if tenant.name != NO_TENANT:
-            return accounts.held(tenant.account)
-        held = {
-            name: self._used.get(name, 0) + self._placed.get(name, 0)
-            for name in {**self._used, **self._placed}
-        }
-        return _minus(held, accounts.held_below(TENANT_MARK))
+        return self._unnamed if tenant.name == NO_TENANT else accounts.held(tenant.account)
 
     # -- picks -------------------------------------------------------------------------------------
 
@@ -331,6 +322,6 @@ def _key_of(branch: Branch) -> tuple[float, ...]:
     return () if top is None else top[0]
 
 
-def _minus(amounts: Amounts, without: Mapping[str, int]) -> Amounts:
+def _minus(amounts: Amounts, without: Mapping[str, int]) -> dict[str, int]:
     """Return amounts without others; nothing is below 0."""
     return {name: max(0, amount - without.get(name, 0)) for name, amount in amounts.items()}

@@ -72,6 +72,9 @@ class Explainer:
             group, _ = self._due.popitem(last=False)
             if not group.blocked or group not in self._queue.blocked:
                 continue
+            self._queue.find_full([group])
+            if group not in self._queue.blocked:
+                continue
             self._queue.blocked.on_explained(group)
             kinds = group.waiting.values()
             own_kinds = [waiting for waiting in kinds if is_mine(waiting, ordinal, members)]
@@ -88,5 +91,5 @@ class Explainer:
         accounts = self._queue.accounts
         for waiting in self._queue.full.to_explain(MAX_BATCH, EXPLAINED_AGAIN):
             if is_mine(waiting, ordinal, members):
-                if why := accounts.why(waiting.asks, waiting.shard):
+                if why := accounts.why(waiting.kind, waiting.shard):
                     write_reason(plan, waiting, why)
