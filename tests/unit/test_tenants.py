@@ -39,7 +39,7 @@ def of(tenant: str, needs: str = "slots=1", name: str = "work") -> str:
     return Kind(name, needs, "", tenant).text
 
 
-def tell(queue: Queue, lines: Mapping[str, str] = {}) -> None:  # noqa: B006
+def tell(queue: Queue, lines: Mapping[str, str] = {}) -> None:
     """Tell the core the queue, and what tenants hold: `slots=3`."""
     for account, held in lines.items():
         queue.account(f"@{account}", f"n=1 {held} of -")

@@ -1,4 +1,4 @@
-"""A scheduler's copy of what accounts hold, by shard, and the room that they have (model/account.py).
+"""A scheduler's copy of what accounts (model/account.py) hold, by shard, and of their room.
 
 The scripts judge exactly. The copy saves schedulers from seats for tasks that no script would give,
 and says which tenant's turn it is. What the scheduler has reserved counts as held, until the shard

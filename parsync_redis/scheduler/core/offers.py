@@ -148,7 +148,7 @@ class Offers:
     @cached_property
     def totals(self) -> Mapping[str, int]:
         """What the open nodes have, in thousandths, `slots` too; devices by their kinds."""
-        slots = sum(n.offer.slots for n, is_open in zip(self.nodes, self._open) if is_open)
+        slots = sum(self.nodes[index].offer.slots for index in np.flatnonzero(self._open).tolist())
         return {"slots": slots * THOUSANDTHS, **self._sums(self._columns.amounts)}
 
     def used(self, free: Ints, left: AmountsLeft) -> Mapping[str, int]:

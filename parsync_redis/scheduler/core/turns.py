@@ -184,8 +184,9 @@ class TenantTurns:
             waiting = pick
 
     def _seat(self, waiting: WaitingKind, tasks: int) -> None:
-        """Note that tasks of a kind get seats: their tenants hold more, and the next order counts."""
-        seated = self.seated[waiting] = self.seated.get(waiting, 0) + tasks
+        """Note that tasks of a kind get seats: their tenants hold more."""
+        seated = self.seated.get(waiting, 0) + tasks
+        self.seated[waiting] = seated
         self._queue.accounts.reserve(waiting.shard, waiting.asks, tasks)
         self._tree.on_reserved(waiting, tasks)
         if seated < waiting.count:
@@ -196,4 +197,3 @@ class TenantTurns:
         pick = self._tree.pick()
         self._queue.end_plan(self.seated, self._left_out)
         return () if pick is None else (pick.shard,)
-

@@ -90,6 +90,6 @@ class Explainer:
         """Plan to write which account has no room for a kind."""
         accounts = self._queue.accounts
         for waiting in self._queue.full.to_explain(MAX_BATCH, EXPLAINED_AGAIN):
-            if is_mine(waiting, ordinal, members):
-                if why := accounts.why(waiting.kind, waiting.shard):
-                    write_reason(plan, waiting, why)
+            why = accounts.why(waiting.kind, waiting.shard)
+            if why and is_mine(waiting, ordinal, members):
+                write_reason(plan, waiting, why)
