@@ -146,7 +146,7 @@ def test_tenants_of_other_needs_share_as_well() -> None:
     assert shares(core) == {"a": 20, "b": 5}
 
 
-def test_what_a_plan_reserves_counts_until_the_shard_has_answered() -> None:
+def test_reserved_tasks_count_until_the_shard_has_answered() -> None:
     core = sees(40)
     queue = wait(core, {"a": 1000, "b": 1000})
     tell(queue)
@@ -244,7 +244,7 @@ TOTALS = {"cpu": 120, "mem": 120}
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(DEMANDS, min_size=2, max_size=4), DEMANDS)
-def test_nobody_gains_by_asking_for_more(
+def test_a_tenant_gains_nothing_by_asking_for_more(
     asked: list[dict[str, int]], added: dict[str, int]
 ) -> None:
     honest = allocate(TOTALS, asked)[0]

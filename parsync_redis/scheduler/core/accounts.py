@@ -21,10 +21,10 @@ from ...placement.account_reasons import find_block
 UNITS: Final = "units"
 """The amount of a limit."""
 
-Amounts = Mapping[str, int]
+AccountAmounts = Mapping[str, int]
 """{name of an amount -> thousandths}; slots and units are in thousandths too."""
 
-NO_AMOUNTS: Final[Amounts] = {}
+NO_AMOUNTS: Final[AccountAmounts] = {}
 
 NO_LINE: Final = (AccountLine(), "")
 """What is known of an account without a line."""
@@ -34,7 +34,7 @@ class Ask(NamedTuple):
     """What one task holds of an account."""
 
     account: str
-    amounts: Amounts
+    amounts: AccountAmounts
 
 
 class Room(NamedTuple):
@@ -61,7 +61,7 @@ def ceiling_of(account: str, text: str) -> Ceiling | None:
 
 
 @lru_cache(maxsize=4096)
-def amounts_of(needs: Resources) -> Amounts:
+def amounts_of(needs: Resources) -> AccountAmounts:
     """Return what a task of these needs holds of a tenant's account."""
     amounts = {name: amount for name, amount in needs.amounts if amount and not undeclared(name)}
     return {"slots": needs.slots * THOUSANDTHS, **amounts}
@@ -135,7 +135,7 @@ class Accounts:
                 self._add(account, amounts, -1)
         return [*reserved]
 
-    def _add(self, account: str, amounts: Amounts, sign: int) -> None:
+    def _add(self, account: str, amounts: AccountAmounts, sign: int) -> None:
         """Add to what a tenant holds in all shards, or take away."""
         held = self._held.setdefault(account, {})
         _add_to(held, amounts, sign)
@@ -143,11 +143,11 @@ class Accounts:
             del self._held[account]
         _add_to(self._held_below.setdefault(parent_of(account), {}), amounts, sign)
 
-    def held(self, account: str) -> Amounts:
+    def held(self, account: str) -> AccountAmounts:
         """Return what a tenant holds in all shards, with what is reserved for it."""
         return self._held.get(account, NO_AMOUNTS)
 
-    def held_below(self, account: str) -> Amounts:
+    def held_below(self, account: str) -> AccountAmounts:
         """Return what the children of a tenant hold; of `@`, what all tenants hold."""
         return self._held_below.get(account, NO_AMOUNTS)
 
@@ -204,7 +204,7 @@ class Accounts:
         return "" if block is None else block.why
 
 
-def _add_to(amounts: dict[str, int], change: Amounts, sign: int) -> None:
+def _add_to(amounts: dict[str, int], change: AccountAmounts, sign: int) -> None:
     """Add amounts to others, or take them away."""
     for name, amount in change.items():
         amounts[name] = amounts.get(name, 0) + sign * amount

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from ...model.account import NO_TENANT, TENANT_MARK
 from ...model.policy import STRICT, Policy, TenantEntry
-from .accounts import Accounts, Amounts, amounts_of
+from .accounts import Accounts, AccountAmounts, amounts_of
 from .kind_group import KindGroup, WaitingKind
 from .ranking import Ranking
 
@@ -111,7 +111,7 @@ class Tree:
         self._root = Tenant(ROOT, None, policy)
         self._tenants: dict[str, Tenant] = {ROOT: self._root}
         self._open: Ranking[Branch] = Ranking()
-        self._totals: Amounts = {}
+        self._totals: AccountAmounts = {}
         self._unnamed: dict[str, int] = {}
 
     # -- what waits --------------------------------------------------------------------------------
@@ -188,13 +188,13 @@ class Tree:
             tenant.set_policy(policy)
         self._renew_all()
 
-    def set_totals(self, totals: Amounts) -> None:
+    def set_totals(self, totals: AccountAmounts) -> None:
         """Take in what all open nodes have."""
         if totals != self._totals:
             self._totals = totals
             self._renew_all()
 
-    def set_used(self, used: Amounts) -> None:
+    def set_used(self, used: AccountAmounts) -> None:
         """Take in what tasks hold on all open nodes now."""
         self._unnamed = _minus(used, self._accounts.held_below(TENANT_MARK))
         self._renew(self._tenants.get(NO_TENANT))
@@ -239,7 +239,7 @@ class Tree:
         is_below = any(held.get(name, 0) < amount for name, amount in entry.at_least)
         return BELOW_GUARANTEE if is_below else ABOVE_GUARANTEE, share
 
-    def share(self, held: Amounts) -> float:
+    def share(self, held: AccountAmounts) -> float:
         """Return the largest part of any amount of the open nodes: the dominant share."""
         totals = self._totals
         share = 0.0
@@ -249,7 +249,7 @@ class Tree:
                 share = amount / total
         return share
 
-    def _held(self, tenant: Tenant) -> Amounts:
+    def _held(self, tenant: Tenant) -> AccountAmounts:
         """Return what a tenant holds: by its account, or what is left besides other accounts."""
         accounts = self._accounts
         if tenant.is_own:
@@ -322,6 +322,6 @@ def _key_of(branch: Branch) -> tuple[float, ...]:
     return () if top is None else top[0]
 
 
-def _minus(amounts: Amounts, without: Mapping[str, int]) -> dict[str, int]:
+def _minus(amounts: AccountAmounts, without: Mapping[str, int]) -> dict[str, int]:
     """Return amounts without others; nothing is below 0."""
     return {name: max(0, amount - without.get(name, 0)) for name, amount in amounts.items()}
