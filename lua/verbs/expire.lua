@@ -1,7 +1,7 @@
 -- expire: cancel tasks that wait past their expiry, and forget kinds that have ended. The leader
 -- calls expire in each pass; take checks the expiry as well.
 -- KEYS: meta kinds changed later outbox expires tasks messages taken running dead ended ended_1 ended_2 pending: extra:
--- ALSO: events
+-- ALSO: events accounts policy holders:
 -- ARGV: retention_s limit
 -- RETURNS: the ids of the expired tasks
 -- ERRORS: PSARGS
@@ -80,6 +80,6 @@ for _, id in ipairs(ids) do
   judge_expiry(id, records[id], now)
 end
 write_outbox(outbox)
-write_kinds(meta, kinds, changed)
+write_changes(meta, kinds, changed)
 sweep(meta, kinds, changed)
 return expired_ids

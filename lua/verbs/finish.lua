@@ -1,6 +1,7 @@
 -- finish: accept the outcome of a run, if the run has the task's current attempt, at its place.
 -- KEYS: tasks messages running ended
--- ALSO: meta kinds changed later outbox taken dead ended_1 ended_2 events pending: extra:
+-- ALSO: meta kinds changed later outbox taken dead ended_1 ended_2 events accounts policy pending:
+-- ALSO: extra: holders:
 -- READS: meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2
 -- ARGV: count channel retention_s (id text outcome)*
 --   text: the lease
@@ -56,6 +57,7 @@ end
 --   the events to add: {{id, state, why, place, line}, ...}, nil if each task succeeded
 --   the other rows, for accept_outcomes, which reads the whole records of the tasks
 --   {id -> true if the task ends with its line alone, else false}
+--   {kind -> ids} of the tasks that end and count to accounts, nil if there are none
 local function judge_rows(ids)
   local runs = redis.call('HMGET', running, unpack(ids))
   local lines = redis.call('HMGET', tasks, unpack(ids))
@@ -65,6 +67,7 @@ local function judge_rows(ids)
   local noted
   local reports = {}
   local ends = {}
+  local counted
   for i, row in rows() do
     local id = ids[i]
     local place = row.text
@@ -85,12 +88,18 @@ local function judge_rows(ids)
       texts[2 * size + 1] = id
       texts[2 * size + 2] = state .. ' ' .. now .. '\n' .. line .. '\n' .. run .. '\n' .. why
       ends[id] = true
+      if has_accounts(line) then
+        local kind = string.match(line, '^%S+ %S+ %S+ %S+ %S+ (.*)$')
+        counted = counted or {}
+        counted[kind] = counted[kind] or {}
+        table.insert(counted[kind], id)
+      end
     else
       reports[#reports + 1] = {number = i, id = id, place = place, outcome = outcome}
       ends[id] = ends[id] or false
     end
   end
-  return ended_ids, texts, noted, reports, ends
+  return ended_ids, texts, noted, reports, ends, counted
 end
 
 -- write_ends: end the tasks that judge_rows chose. texts: {id, text, ...} for `ended`.
@@ -106,7 +115,7 @@ local refusal, ids = read_rows()
 if refusal or count == 0 then
   return refusal or {}
 end
-local ended_ids, texts, noted, reports, ends = judge_rows(ids)
+local ended_ids, texts, noted, reports, ends, counted = judge_rows(ids)
 redis.call('HEXISTS', ended, '') -- raises an error before the first write if `ended` is no hash
 if #reports > 0 then
   refusal = in_full().load_outcomes(reports, args.retention_s)
@@ -123,7 +132,13 @@ end
 if noted then
   in_full().note_ends(noted)
 end
+if counted then
+  in_full().leave_ended(counted)
+end
 if #reports > 0 then
   return in_full().accept_outcomes(reports, ends, args.retention_s, args.channel)
+end
+if counted then
+  in_full().write_waiting(args.channel)
 end
 return {}

@@ -1,6 +1,7 @@
 -- give_back: return taken tasks to their kinds, because their scheduler gives them back, or was
 -- lost.
 -- KEYS: meta kinds changed tasks messages taken running dead ended ended_1 ended_2 pending: extra:
+-- ALSO: accounts policy holders:
 -- ARGV: count scheduler (id attempt how why)*
 --   attempt: '' for any attempt of that scheduler (the scheduler was lost)
 --   how: 'undo' if no claim of this attempt can have won: the take is undone, and the line stays as
@@ -42,7 +43,7 @@ end
 -- undo_take: let a taken task wait as if it had not been taken: its line, its place in the order
 -- and its rare fields stay.
 local function undo_take(task)
-  leave_state(task)
+  leave_state(task, true)
   enter(task.line.kind, task.id, task.line.order)
   task.state = 'pending'
   task.attempt = nil
@@ -88,5 +89,5 @@ for i, row in rows() do
   end
 end
 count_undone(undone)
-write_kinds(meta, kinds, changed) -- no scheduler is woken: this one has found no seat
+write_changes(meta, kinds, changed) -- no scheduler is woken: this one has found no seat
 return words

@@ -1,6 +1,7 @@
 -- look_over: look at some tasks of a shard, or at some entries of an index, for what contradicts
 -- the rest.
 -- KEYS: meta kinds changed later tasks messages taken running dead ended ended_1 ended_2 expires pending: extra:
+-- ALSO: accounts policy holders:
 -- READS: meta kinds changed later tasks messages taken running dead ended ended_1 ended_2 expires
 -- ARGV: what cursor most
 --   what: the hash or sorted set that is looked at; 'pending KIND' for the queue and the line of a

@@ -1,7 +1,7 @@
 -- repair_task: repair a task whose hashes and indexes contradict each other. Only damage causes a
 -- contradiction: no script writes one.
 -- KEYS: meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2 expires pending: extra:
--- ALSO: events
+-- ALSO: events accounts policy holders:
 -- ARGV: id retention_s why kind run
 --   kind: '' or the kind in whose queue the task was seen, which may not be its own
 --   run: '' or what `running` should have for the task, because a lease was seen that says so
@@ -124,6 +124,13 @@ local function settle(task, now)
   return let_wait(task, now)
 end
 
+-- enter_accounts: let a task that is not to wait count to its accounts.
+local function enter_accounts(task)
+  if has_accounts(task.line.kind) then
+    enter_missing(task.id, task.line.kind)
+  end
+end
+
 local refusal = bad_retention(args.retention_s)
   or args.kind ~= '' and bad_kind(pending_prefix, args.kind)
 if refusal then
@@ -144,6 +151,9 @@ if agree(task) then
 end
 remove_wrong_entries(task, home, kind_seen)
 local word = settle(task, now)
+if word == 'taken' or word == 'placed' or word == 'running' then
+  enter_accounts(task)
+end
 write_outbox(outbox)
-write_kinds(meta, kinds, changed)
+write_changes(meta, kinds, changed)
 return word

@@ -1,6 +1,6 @@
 -- requeue: let tasks wait again whose attempts lost their leases, if they have the attempt still.
 -- KEYS: meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2 pending: extra:
--- ALSO: events
+-- ALSO: events accounts policy holders:
 -- READS: meta kinds changed later
 -- ARGV: count channel retention_s max_starts (id attempt text why how delay_ms)*
 --   text: the lease
@@ -154,7 +154,7 @@ end
 add_total('lost', lost)
 add_total('died', died)
 write_outbox(outbox)
-if write_kinds(meta, kinds, changed) then
+if write_changes(meta, kinds, changed) then
   wake(args.channel, meta)
 end
 return replies

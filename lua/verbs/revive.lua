@@ -1,6 +1,6 @@
 -- revive: return dead tasks to pending. No start of theirs counts any more.
 -- KEYS: meta kinds changed outbox expires tasks messages taken running dead ended ended_1 ended_2 pending: extra:
--- ALSO: events
+-- ALSO: events accounts policy holders:
 -- ARGV: count channel why id*
 -- RETURNS: a word per task: revived, or the task's present state; gone for an id without a record
 -- ERRORS: PSARGS

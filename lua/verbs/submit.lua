@@ -1,6 +1,6 @@
 -- submit: create each task once, pending; or say why not.
 -- KEYS: meta kinds changed feasible tasks messages ended ended_1 ended_2 pending:
--- ALSO: later shapes names expires dead taken running extra:
+-- ALSO: later shapes names expires dead taken running accounts policy extra:
 -- READS: meta kinds tasks taken running ended ended_1 ended_2 later shapes feasible names expires
 -- READS: dead messages changed
 -- ARGV: count channel shards apps what (id kind options message)*
@@ -10,6 +10,7 @@
 --   kind: the number of such a line; options: see lib/task/submit_rows.lua
 -- RETURNS: (row, word)* of the rows that created no task: exists (the id has a task)
 --   infeasible: no node could hold the task; unknown: no node knows the name
+--   nolimit: the policy does not know a limit of the task
 --   next: the row is the task's successor; stale: the attempt that submits a successor has ended
 --   of every row: changed (`apps` of meta is another), elsewhere (so is the number of shards)
 -- ERRORS: PSARGS
@@ -84,7 +85,7 @@ local function judge_row(i, id, kind)
   local is_asked = not word or word == 'next' and in_full().changes_needs(existing[id], kind)
   if is_asked and not (options and options.wait == '1') then
     if kind.misfit == nil then
-      kind.misfit = misfit(feasible, kind)
+      kind.misfit = misfit(feasible, kind) or kind.counts and in_full().unknown_limit(kind) or false
     end
     word = kind.misfit or word
   end

@@ -2,7 +2,7 @@
 -- attempt; end tasks that have expired; move delayed tasks that have come due to their kinds; and
 -- tell the scheduler which lines of `kinds` have changed.
 -- KEYS: meta kinds changed later tasks taken running pending:
--- ALSO: messages dead ended ended_1 ended_2 outbox events extra:
+-- ALSO: messages dead ended ended_1 ended_2 outbox events accounts policy extra: holders:
 -- READS: meta kinds changed later tasks messages taken running dead ended ended_1 ended_2 outbox
 -- ARGV: scheduler since most salt retention_s channel waits (kind limit)*
 --   since: the version at which the scheduler's copy of `kinds` stands, '0' for none
@@ -18,13 +18,15 @@
 -- RETURNS: {version, now_ms, due_ms, anew, more, changes, tasks}
 --   version: at which the copy stands now; due_ms: when the next delayed task is due, or ''
 --   anew: 1 if the scheduler drops its copy first; more: 1 if there are more changes
---   changes: (kind, line or '')*, by their versions
+--   changes: (kind, line or '')*, by their versions, and ('=ACCOUNT', 'HELD of CEILING')* of accounts
+--     that changed; behind them those of all accounts to which tasks of the rows count
 --   tasks: (row, id, attempt, ready_ms)*. row: 0 if the task was delayed; ready_ms: since when the
 --     task could be taken, and behind a space the node that it avoids. If the record of the task is
 --     damaged, attempt is '' and ready_ms says why
 -- ERRORS: PSARGS
--- INVARIANT: a taken task is in `taken` and in no kind's queue; its attempt was never given out
---   before; the task has not expired by the server's clock: a promise about lateness, not a lease.
+-- INVARIANT: a taken task is in `taken` and in no kind's queue, and it counts to its accounts, none
+--   of which holds more than its ceiling by this call; its attempt was never given out before; the
+--   task has not expired by the server's clock: a promise about lateness, not a lease.
 -- ATOMICITY: a task is taken by one scheduler only; the tasks and the lines are of one moment.
 -- COMPLEXITY: O(limit * log pending + most + waiting schedulers)
 --- @include kind/changes
@@ -34,6 +36,7 @@ local GIVEN = {} -- the tasks of the reply: {row, id, attempt, ready_ms, ...}
 local ATTEMPTS = {} -- {id, attempt, ...} of the tasks that this call gives
 local NOT_TAKEN = {} -- {row, id, ...} of tasks that nobody can take; see task/not_taken
 local LEAVING = {} -- kind -> how many tasks leave its queue
+local COUNTED_KINDS = {} -- the kinds of the rows whose tasks count to accounts
 local BEHIND = {} -- kind -> the order of the first task that stays, nil if it is not known
 
 -- check_call: check the arguments and read meta. Return the error reply; or nil, the schedulers
@@ -57,9 +60,25 @@ local function check_call()
   return refusal, waiters, undone
 end
 
+-- read_asked: read the accounts to which tasks of the rows count, and their ceilings.
+local function read_asked()
+  for _, row in rows() do
+    if has_accounts(row.kind) then
+      COUNTED_KINDS[#COUNTED_KINDS + 1] = row.kind
+    end
+  end
+  if #COUNTED_KINDS > 0 then
+    in_full().read_accounts_of(COUNTED_KINDS)
+  end
+end
+
 -- take_first: choose the first tasks of a kind, `limit` at most: put them into GIVEN and ATTEMPTS,
 -- or into NOT_TAKEN. number: the row of the kind in this call.
 local function take_first(number, kind, limit, salt)
+  local counts = has_accounts(kind)
+  if counts then
+    limit = in_full().room_of(kind, tonumber(limit))
+  end
   local ids, id_behind = first_of(kind, limit)
   local size = #ids
   if size == 0 then
@@ -74,6 +93,7 @@ local function take_first(number, kind, limit, salt)
   touch(kind)
   local given = #GIVEN
   local attempts = #ATTEMPTS
+  local first = attempts + 1
   for i = 1, size do
     local id = ids[i]
     local line = lines[i] or ''
@@ -93,6 +113,9 @@ local function take_first(number, kind, limit, salt)
       NOT_TAKEN[#NOT_TAKEN + 1] = id
     end
   end
+  if counts then
+    in_full().count_taken(kind, ATTEMPTS, first)
+  end
 end
 
 -- choose_tasks: choose the first tasks of the kinds of all rows, and find the delayed tasks that
@@ -104,6 +127,7 @@ local function choose_tasks(undone, has_due)
   if undone and #undone < 16 and string.find(undone, '^%d+$') then
     salt = salt .. 'u' .. undone
   end
+  read_asked()
   for number, row in rows() do
     take_first(number, row.kind, row.limit, salt)
   end
@@ -118,6 +142,9 @@ end
 local function write_tasks(has_due)
   local due_lines = has_due and in_full().enter_due()
   read_lines(kinds)
+  if #COUNTED_KINDS > 0 then
+    in_full().list_accounts()
+  end
   announce(changed)
   if #TOUCHED == 0 then
     redis.call('ZADD', changed, 'XX', 0, '') -- changes nothing, but a full server refuses the call
@@ -150,8 +177,12 @@ if refusal then
   return refusal
 end
 write_tasks(has_due)
-write_kinds(meta, kinds, changed)
+write_changes(meta, kinds, changed)
 local version, anew, more, changes = changes_since(kinds, changed, args.since, args.most)
 note_waiting(args.channel, meta, waiters, args.scheduler, args.waits)
 due_ms = has_due and next_due() or due_ms
+if #COUNTED_KINDS > 0 then
+  in_full().add_account_lines(changes, COUNTED_KINDS)
+  due_ms = in_full().due_by_rates(COUNTED_KINDS, due_ms)
+end
 return {version, now_ms(), due_ms, anew, more, changes, GIVEN}

@@ -130,10 +130,14 @@ def repair(
     with make_client(url, cluster, config, retry_for_s=0) as client:
         client.check()
         keys = _listed_keys(client.store)
-        findings = repair_all(client.store, dry_run, keys.numbers("p"), keys.kinds)
+        findings = repair_all(
+            client.store, dry_run, keys.numbers("p"), keys.kinds, accounts=keys.accounts
+        )
         remaining = findings
         if findings and not dry_run:
-            remaining = repair_all(client.store, True, keys.numbers("p"), keys.kinds)
+            remaining = repair_all(
+                client.store, True, keys.numbers("p"), keys.kinds, accounts=keys.accounts
+            )
     if as_json:
         print_json([{"where": f.where, "what": f.flaw, "done": f.done} for f in findings])
     else:

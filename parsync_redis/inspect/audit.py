@@ -41,12 +41,14 @@ class FoundKeys:
     """The keys of a cluster, as a scan found them.
 
     named: key -> (family, name); the family is a shard 'q0', a partition 'p3', or ''. kinds:
-    shard -> kinds with a queue, as the keys have them. extras: shard -> tasks with rare fields.
+    shard -> kinds with a queue, as the keys have them. accounts: shard -> accounts with holders.
+    extras: shard -> tasks with rare fields.
     inboxes: partition -> its nodes with an inbox.
     """
 
     named: dict[str, tuple[str, str]] = field(default_factory=dict)
     kinds: dict[int, list[bytes]] = field(default_factory=dict)
+    accounts: dict[int, list[bytes]] = field(default_factory=dict)
     extras: dict[int, list[str]] = field(default_factory=dict)
     inboxes: dict[int, list[str]] = field(default_factory=dict)
 
@@ -66,7 +68,13 @@ def audit(store: Store, say: Callable[[str], object] = lambda _: None) -> list[s
         keys = find_keys(store)
         looked_at = {*range(partitions), *keys.numbers("p")}
         findings = repair_all(
-            store, dry=True, partitions=looked_at, kinds=keys.kinds, messages=False, say=say
+            store,
+            dry=True,
+            partitions=looked_at,
+            kinds=keys.kinds,
+            accounts=keys.accounts,
+            messages=False,
+            say=say,
         )
         faults = [f"{finding.where}: {finding.flaw}" for finding in findings]
         checks: list[Callable[[], Iterable[str]]] = [
@@ -113,9 +121,10 @@ def find_keys(store: Store) -> FoundKeys:
             continue
         family = match[1] or ""
         keys.named[key] = (family, match[2])
-        if family and match[2].startswith("pending:"):
-            kind = raw_key.partition(b"}:pending:")[2]
-            keys.kinds.setdefault(int(family[1:]), []).append(kind)
+        for prefix, names in (("pending:", keys.kinds), ("holders:", keys.accounts)):
+            if family and match[2].startswith(prefix):
+                name = raw_key.partition(f"}}:{prefix}".encode())[2]
+                names.setdefault(int(family[1:]), []).append(name)
         for prefix, table in tables.items():
             if family and match[2].startswith(prefix):
                 table.setdefault(int(family[1:]), []).append(match[2].removeprefix(prefix))
@@ -137,7 +146,7 @@ def leaked_keys(store: Store, keys: FoundKeys) -> Iterator[str]:
     Keys of tasks, kinds and nodes are checked elsewhere.
     """
     structure = {"": CLUSTER_KINDS, "q": QUEUE_KINDS, "p": PARTITION_KINDS}
-    owned_prefixes = {"": (), "q": ("extra:", "pending:"), "p": ("inbox:",)}
+    owned_prefixes = {"": (), "q": ("extra:", "holders:", "pending:"), "p": ("inbox:",)}
     strange = [
         key
         for key, (family, name) in keys.named.items()

@@ -136,6 +136,14 @@ def pattern_of(account: str) -> str:
     return f"{head}:*" if colon else ""
 
 
+def is_account_change(name: bytes) -> bool:
+    """Return whether an entry of `changed` is an account, '=stripe', and no kind.
+
+    A kind has a space.
+    """
+    return name.startswith(b"=") and b" " not in name
+
+
 def check_amount_name(name: str) -> None:
     """Refuse a resource whose name is a word of a kind; raises InvalidInput."""
     if name in RESERVED_AMOUNTS:

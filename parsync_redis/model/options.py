@@ -275,6 +275,8 @@ class TaskOptions:
     expires: seconds, None for never; only in a Celery task's own options, because all other callers
         say `expires` as Celery does.
     max_starts: None for the cluster's value.
+    tenant: '' for none.
+    limits: as a kind has them, 'customer:7,stripe*2'.
     """
 
     needs: Resources = ONE_SLOT
@@ -285,6 +287,8 @@ class TaskOptions:
     expires: float | None = None
     max_starts: int | None = None
     avoid_last: bool = True
+    tenant: str = ""
+    limits: str = ""
 
     @classmethod
     def of(cls, options: Mapping[str, Any] | None, queue: str = "") -> "TaskOptions":

@@ -1,6 +1,6 @@
 """The replies of scripts that have more than words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -21,7 +21,8 @@ class Took:
     version: the version of the scheduler's copy after `changes`; the next take gets it as `since`.
     more: further changes are there, so the scheduler asks again.
     anew: the scheduler drops its copy before it applies the changes.
-    changes: (kind, line) in order; the line is '' if no task of the kind waits.
+    changes: (kind, line) in order; the line is '' if no task of the kind waits. Also
+        ('=ACCOUNT', 'HELD of CEILING') of accounts.
     failed: (id, why) of tasks that ended because their records are damaged.
     due_ms: when the next delayed task is due, None without one. All times are the server's.
     """
@@ -35,6 +36,15 @@ class Took:
     tasks: Sequence[Taken] = ()
     failed: Sequence[tuple[str, str]] = ()
     shard: int = 0
+
+
+def last_of_each(changes: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the last change of each name, in their order."""
+    latest: dict[str, str] = {}
+    for name, line in changes:
+        latest.pop(name, None)
+        latest[name] = line
+    return list(latest.items())
 
 
 @dataclass(frozen=True, slots=True)

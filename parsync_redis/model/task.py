@@ -118,7 +118,8 @@ class Submission(NamedTuple):
     @property
     def kind(self) -> Kind:
         """Return the kind of the task."""
-        return Kind(self.name, self.options.needs.text, self.options.strategy)
+        options = self.options
+        return Kind(self.name, options.needs.text, options.strategy, options.tenant, options.limits)
 
 
 class Taken(NamedTuple):

@@ -15,7 +15,7 @@ DEFAULT_SHARDS_OF_SEVERAL: Final = 16
 
 _OF_QUEUE: Final = (
     "meta kinds changed later tasks messages taken running ended ended_1 ended_2 outbox dead "
-    "expires shapes feasible choices choices_1 names apps events"
+    "expires shapes feasible choices choices_1 names apps accounts policy events"
 )
 QUEUE_KINDS = tuple(_OF_QUEUE.split())
 PARTITION_KINDS = (
@@ -64,6 +64,9 @@ TYPES = {
     "choices_1": "hash",
     "names": "hash",
     "apps": "zset",
+    "accounts": "hash",
+    "policy": "hash",
+    "holders": "zset",
     "slots": "hash",
     "free": "string",
     "left": "hash",
@@ -164,7 +167,8 @@ class Keys:
     def prefix(self, kind: str = "", shard: int = 0) -> str:
         """Return the beginning of a shard's keys.
 
-        kind: '' for all keys, "extra:" for keys of tasks, "pending:" for keys of kinds.
+        kind: '' for all keys, "extra:" for keys of tasks, "pending:" for keys of kinds, "holders:"
+            for keys of accounts.
         """
         prefix = self._prefixes.get(shard)
         if prefix is None:
@@ -244,12 +248,13 @@ class Keys:
         """
         family, _, name = kind.partition(":")
         kinds_by_family = {
-            "q": (*QUEUE_KINDS, "extra:*", "pending:*"),
+            "q": (*QUEUE_KINDS, "extra:*", "holders:*", "pending:*"),
             "p": (*PARTITION_KINDS, "inbox:*"),
             "": (*CLUSTER_KINDS, GATE, "stats:*"),
         }
         glob = {
             "extra": "extra:*",
+            "holders": "holders:*",
             "pending": "pending:*",
             "inbox": "inbox:*",
             "stats": "stats:*",

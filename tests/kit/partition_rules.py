@@ -3,6 +3,7 @@ of partitions.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.needs import Resources, parse_needs
+from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Place
 from parsync_redis.model.record import Record
 from parsync_redis.model.replies import Judged, Snapshot, Took
@@ -46,8 +48,22 @@ NEEDS = st.sampled_from(
         {"slots": 9, "wait_for_capacity": True},
         {"priority": 9},
         {"max_starts": 1},
+        {"tenant": "a"},
+        {"tenant": "a/b", "slots": 2, "resources": {"gpu": 0.5}},
+        {"limits": "x"},
+        {"limits": "x,y:1*2", "tenant": "a"},
+        {"limits": "z"},
     ]
 )
+
+
+def options_of(options: Mapping[str, Any], queue: str = "") -> TaskOptions:
+    """Return the checked options of a draw of NEEDS."""
+    accounts = {name: options[name] for name in ("tenant", "limits") if name in options}
+    further = {name: value for name, value in options.items() if name not in accounts}
+    return replace(TaskOptions.of(further, queue), **accounts)
+
+
 OFFERS = st.sampled_from(
     [
         Resources.of(2),

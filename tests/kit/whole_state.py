@@ -12,6 +12,7 @@ from parsync_redis.model.record import Record, TaskLine
 from parsync_redis.model.status import TaskStatus
 from parsync_redis.store import Store
 from parsync_redis.store.reference import MemoryStore
+from parsync_redis.store.reference.accounts import AccountLine
 from parsync_redis.store.reference.leases import NodeRecord
 from parsync_redis.store.reference.records import Task
 from parsync_redis.store.reference.store import Partition, Queue
@@ -32,7 +33,7 @@ def state_of_server(store: Store) -> State:
         for key in keys:
             kind = key.partition(b"}:")[2].decode()
             if kind in ("changed", "later", "dead", "expires", "apps") or kind.startswith(
-                "pending:"
+                ("pending:", "holders:")
             ):
                 pipe.zrange(key, 0, -1)
             elif kind == "outbox" or kind.startswith("inbox:"):
@@ -217,6 +218,12 @@ def _queue(shard: int, queue: Queue) -> State:
             f"pending:{kind}": sorted(waiting.orders, key=lambda id: waiting.orders[id])
             for kind, waiting in queue.kinds.items()
         },
+        "accounts": {
+            account: line.text + (" full" if line.full else "")
+            for account, line in queue.accounts.lines.items()
+        },
+        **{f"holders:{account}": _holders(line) for account, line in queue.accounts.lines.items()},
+        "policy": queue.accounts.ceilings,
         "later": sorted(queue.later, key=lambda id: (queue.later[id], id)),
         "dead": sorted(queue.dead, key=lambda id: (queue.dead[id], id)),
         "expires": sorted(queue.expires, key=lambda id: (queue.expires[id], id)),
@@ -252,6 +259,10 @@ def _queue(shard: int, queue: Queue) -> State:
             if _extra(task)
         },
     }
+
+
+def _holders(line: AccountLine) -> list[str]:
+    return sorted(line.holders, key=lambda id: (line.holders[id], id))
 
 
 def _numbers(values: dict[str, int | str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 -- Tell a scheduler which lines of `kinds` changed since the version of its copy. The version is the
 -- text 'V', or 'V/B' for a copy that is not whole yet: the scheduler began the copy anew when the
 -- queue was at version B, and has read the changes up to V.
---- @include kind/index
+--- @include kind/changing
 
 -- bad_since: return the error reply for a text that is no version of a copy, or nil.
 local function bad_since(since)
@@ -11,26 +11,34 @@ local function bad_since(since)
   return redis.error_reply('PSARGS since is V or V/B')
 end
 
--- own_changes: return {kind, line or '', ...} of the kinds that this call has changed.
+-- own_changes: return {kind, line or '', ...} of the kinds that this call has changed. A take tells
+-- of accounts by itself.
 local function own_changes()
   local changes = {}
   for _, kind in ipairs(TOUCHED) do
-    changes[#changes + 1] = kind
-    changes[#changes + 1] = QUEUES[kind].line or ''
+    if QUEUES[kind] then
+      changes[#changes + 1] = kind
+      changes[#changes + 1] = QUEUES[kind].line or ''
+    end
   end
   return changes
 end
 
--- read_changes: return {kind, line or '', ...} of kinds that changed after a version, the earliest
--- change first, and the version that a copy reaches with these changes.
+-- read_changes: return {kind, line or '', ...} of kinds and accounts that changed after a version,
+-- the earliest change first, and the version that a copy reaches with these changes.
 local function read_changes(kinds, changed, version, limit)
   local after = string.format('(%d', version)
   local names = redis.call('ZRANGEBYSCORE', changed, after, '+inf', 'LIMIT', 0, limit)
   local lines = read_fields(kinds, names)
   local changes = {}
+  local has_account = false
   for _, kind in ipairs(names) do
     changes[#changes + 1] = kind
     changes[#changes + 1] = lines[kind] or ''
+    has_account = has_account or string.byte(kind) == 61 -- '='
+  end
+  if has_account then
+    in_full().put_account_lines(changes)
   end
   if #names >= tonumber(limit) then
     return changes, tonumber(redis.call('ZSCORE', changed, names[#names]))

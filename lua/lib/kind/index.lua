@@ -71,11 +71,13 @@ local function write_kinds(meta, kinds, changed)
     redis.call('HINCRBY', meta, 'version', string.format('%d', version - COUNTED.version))
   end
   for _, kind in ipairs(TOUCHED) do
-    local queue = QUEUES[kind]
-    write_entering(queue)
-    if queue.count == 0 then
+    local queue = QUEUES[kind] -- nil for an account
+    if queue then
+      write_entering(queue)
+    end
+    if queue and queue.count == 0 then
       ended[#ended + 1] = kind
-    else
+    elseif queue then
       queue.line = kind_line(queue, queue.known)
       lines[#lines + 1] = kind
       lines[#lines + 1] = queue.line

@@ -1,14 +1,21 @@
--- Forget kinds of which no task waits any more. The leader calls the script that does it, so that
+-- Forget kinds of which no task waits any more, and accounts that nothing counts to. The leader calls the script that does it, so that
 -- a client's login needs no right to delete kinds.
 --- @include call/batch
 
--- is_crowded: return whether `changed` has 10,000 entries more than twice the kinds that wait.
+-- is_crowded: return whether `changed` has 10,000 entries more than twice the kinds that wait,
+-- and the accounts.
 local function is_crowded(kinds, changed)
-  return redis.call('ZCARD', changed) > 2 * redis.call('HLEN', kinds) + 10000
+  local lines = redis.call('HLEN', kinds)
+  local size = redis.call('ZCARD', changed)
+  if size <= 2 * lines + 10000 then
+    return false
+  end
+  local accounts_size = redis.pcall('HLEN', KEY.accounts)
+  return size > 2 * (lines + (tonumber(accounts_size) or 0)) + 10000
 end
 
--- sweep: if `changed` is crowded, remove kinds of which no task waits, the oldest of the next 1,000
--- first, and raise `floor` of meta to the version of the last kind looked at. A scheduler whose
+-- sweep: if `changed` is crowded, remove kinds and accounts without a line, the oldest of the next
+-- 1,000 first, and raise `floor` of meta to the version of the last kind looked at. A scheduler whose
 -- copy is older than `floor` reads all kinds anew. Each call begins at `floor`, so no kind is
 -- looked at twice.
 local function sweep(meta, kinds, changed)
@@ -23,6 +30,10 @@ local function sweep(meta, kinds, changed)
     names[#names + 1] = oldest[i]
   end
   local lines = read_fields(kinds, names)
+  for _, name in ipairs(names) do
+    local account = string.match(name, '^=(%S+)$')
+    lines[name] = lines[name] or account and redis.pcall('HEXISTS', KEY.accounts, account) == 1
+  end
   local ended = {}
   for _, kind in ipairs(names) do
     if not lines[kind] then

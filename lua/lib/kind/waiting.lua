@@ -8,7 +8,7 @@
 --- @include call/hash_numbers
 local STRATEGY = {latency = true, quality = true, adaptive = true}
 local QUEUES = {} -- kind -> its queue, a table with the fields below
-local TOUCHED = {} -- the kinds that change, in the order of their first change
+local TOUCHED = {} -- the kinds, and '=ACCOUNT' (lib/kind/accounts.lua), that change, in that order
 local APART = false -- true if the index of kinds is damaged: then tasks enter no queue
 
 -- The fields of a queue. An order is a number; the task with the lowest order is taken first.

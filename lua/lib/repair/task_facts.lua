@@ -2,6 +2,7 @@
 --- @include repair/entries
 --- @include repair/task_indexes
 --- @include task/line_check
+--- @include repair/recount
 --- @include repair/remake
 
 -- add_new_line: give a task that has a message and has lost its line a new line, if its order in
@@ -94,6 +95,10 @@ local function agree(task)
     return false
   end
   if task.kept_run and not run or task.state == 'dead' and not task.died then
+    return false
+  end
+  if (run or task.owner) and has_accounts(task.line.kind)
+      and not is_counted(task.id, task.line.kind) then
     return false
   end
   return fits_index(task.line, task.order, task.due, task.owner, run, task.died)

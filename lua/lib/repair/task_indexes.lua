@@ -108,6 +108,9 @@ local function is_sound_task(id, line, order, entries, i, now)
   if (owner or run) and not tells_attempt(line, owner, run) or run and not is_run(run, id) then
     return false
   end
+  if (owner or run) and has_accounts(line.kind) and not is_counted(id, line.kind) then
+    return false
+  end
   return run or died or not is_late(line, entries.listed[i], now)
 end
 

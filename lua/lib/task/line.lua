@@ -65,6 +65,19 @@ local function note_last(line, place)
   end
 end
 
+-- come_due: for a task whose run was put off before it began, write into the line since when the
+-- task was ready at first. Return whether the task's run was put off.
+local function come_due(line)
+  local since = option(line, 'since')
+  if since and #since < 16 and string.find(since, '^%d+$') then
+    line.ready = since
+  end
+  if since then
+    set_option(line, 'since', nil)
+  end
+  return since ~= nil
+end
+
 -- next_attempt: return the attempt of a task that is taken now, 'TAKES@LIFE' with the salt of the
 -- take, and ready_ms of the reply of take. Return nil if the task cannot be taken.
 -- is_elsewhere: whether the task is in another index beside its queue.
@@ -103,6 +116,11 @@ end
 -- attempt_of: return the attempt in the text of a place or a run; nil for any other text.
 local function attempt_of(run)
   return #run <= 140000 and string.match(run, '^%S+ (%S+)') or nil
+end
+
+-- has_accounts: return whether a kind, or a line that ends in a kind, names a tenant or limits.
+local function has_accounts(kind)
+  return string.find(kind, ' for=', 1, true) or string.find(kind, ' under=', 1, true)
 end
 
 -- split_accounts: return the name, the needs and the strategy of a kind as one text, its tenant, and

@@ -95,6 +95,21 @@ local function note_ends(ends)
   end
 end
 
+-- leave_ended: take ended tasks out of their accounts. ids_by_kind: {kind -> ids}.
+local function leave_ended(ids_by_kind)
+  look_at_index()
+  for kind, ids in pairs(ids_by_kind) do
+    leave_accounts(kind, ids)
+  end
+end
+
+-- write_waiting: write what now waits, and what accounts hold; wake a scheduler if it may place more.
+local function write_waiting(channel)
+  if write_changes(KEY.meta, KEY.kinds, KEY.changed) then
+    wake(channel, KEY.meta)
+  end
+end
+
 -- accept_outcomes: carry out outcomes. Return (row, word)* of those that do not end their task.
 -- ends: {id -> true} of the tasks that have ended in this call.
 local function accept_outcomes(reports, ends, retention_s, channel)
@@ -107,8 +122,6 @@ local function accept_outcomes(reports, ends, retention_s, channel)
     end
   end
   write_outbox(KEY.outbox)
-  if write_kinds(KEY.meta, KEY.kinds, KEY.changed) then
-    wake(channel, KEY.meta)
-  end
+  write_waiting(channel)
   return reply
 end

@@ -36,7 +36,8 @@ local function load_extra(id)
 end
 
 -- complete_record: add fields to the record of a task that has not ended: its state, its line (nil
--- for a damaged line), its attempt, the place and the start (ms) of its run, and its rare fields.
+-- for a damaged line), its attempt, the place and the start (ms) of its run, its rare fields, and
+-- the kind as which the task counts to accounts, nil or false if it does not.
 local function complete_record(task)
   local line = parse_line(task.raw)
   task.line = line
@@ -53,6 +54,7 @@ local function complete_record(task)
     local is_dead_task = task.extra.ended_ms or redis.call('ZSCORE', KEY.dead, task.id)
     task.state = is_dead_task and 'dead' or 'pending'
   end
+  task.counts = (task.run or task.attempt) and line and has_accounts(line.kind) and line.kind
   return task
 end
 

@@ -1,7 +1,9 @@
 -- Check the parts of a call of submit that all rows share: the kinds, and the keys that only some
 -- calls read.
+--- @include kind/ceilings
 --- @include kind/fits
 --- @include kind/waiting
+--- @include task/line_check
 --- @include task/record
 --- @include task/submit_rows
 
@@ -18,15 +20,20 @@ local function split_any_kind(kind)
   if not string.find(needs, '^slots=%d') or not are_needs(needs) then
     return nil, redis.error_reply('PSARGS needs are words NAME=N and NAME:CONDITION, slots=N first')
   end
+  if has_accounts(kind) and not are_accounts(kind) then
+    return nil, redis.error_reply('PSARGS a kind ends in for=TENANT under=LIMIT,LIMIT*UNITS')
+  end
   return name, needs
 end
 
 -- read_kind: return the fields of a kind; or nil and the error reply.
 --   base: what the kind's priority adds to the order of a task
+--   counts: whether its tasks count to accounts
 --   misfit: why no node could ever run the kind's tasks, once it was judged; see kind/feasible
 local function read_kind(priority, kind, pending_prefix)
   local name, needs = string.match(kind, '^([!-~]+) (slots=%d.*)$')
-  local is_plain = name and #name < 256 and #kind <= 12000 and has_only_words(needs, true)
+  local counts = has_accounts(kind)
+  local is_plain = name and not counts and #name < 256 and #kind <= 12000 and has_only_words(needs, true)
   if not is_plain then
     name, needs = in_full().split_any_kind(kind)
   end
@@ -40,6 +47,7 @@ local function read_kind(priority, kind, pending_prefix)
     kind = kind,
     name = name,
     needs = needs,
+    counts = counts,
   }
 end
 
@@ -61,6 +69,21 @@ local function read_kinds(text, pending_prefix)
     end
   end
   return refusal, kinds_by_number
+end
+
+-- unknown_limit: return 'nolimit' if the policy does not know a limit of a kind, else false.
+local function unknown_limit(kind)
+  local names = {}
+  for _, share in ipairs(shares_of(kind.kind)) do
+    names[#names + 1] = share.asked.units and share.name
+  end
+  read_ceilings(names)
+  for _, name in ipairs(names) do
+    if not account_of(name).allowed then
+      return 'nolimit'
+    end
+  end
+  return false
 end
 
 -- check_call: check the kinds, the number of shards and the apps of the call. Return the reply of a

@@ -2,7 +2,7 @@
 -- lib/task/record.lua, messages and pending:.
 --- @include call/clock
 --- @include cluster/events
---- @include kind/index
+--- @include kind/changing
 --- @include task/successor
 --- @include task/outbox
 --- @include task/record
@@ -28,27 +28,19 @@ local function look_at_home(task)
   APART = APART or bad_home(task) and true or false
 end
 
--- leave_state: take a task out of the hash of its state: `taken` or `running`.
-local function leave_state(task)
+-- leave_state: take a task out of the hash of its state, `taken` or `running`, and out of the
+-- accounts to which it counts. undone: whether its take is undone.
+local function leave_state(task, undone)
   if task.state == 'taken' then
     redis.call('HDEL', KEY.taken, task.id)
   end
   if task.run then
     redis.call('HDEL', KEY.running, task.id)
   end
-end
-
--- come_due: for a task whose run was put off before it began, write into the line since when the
--- task was ready at first. Return whether the task's run was put off.
-local function come_due(line)
-  local since = option(line, 'since')
-  if since and #since < 16 and string.find(since, '^%d+$') then
-    line.ready = since
+  if task.counts then
+    in_full().leave_accounts(task.counts, {task.id}, undone)
+    task.counts = nil
   end
-  if since then
-    set_option(line, 'since', nil)
-  end
-  return since ~= nil
 end
 
 -- note_attempt: write into the line how often the task was taken, and whether a run began. The line

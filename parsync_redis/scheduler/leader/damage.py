@@ -27,6 +27,9 @@ PASSES_PER_LEASE: Final = 8
 Each looks at this part of the partitions, so that all have a turn.
 """
 
+ACCOUNTS_PER_PASS: Final = 500
+"""Approximate number of accounts of a shard that are compared in a pass with their tasks."""
+
 TASKS_PER_CALL: Final = 200
 """Number of tasks that one call looks at.
 
@@ -89,6 +92,7 @@ class DamageDuty:
         self._levels: dict[int, int] = {}
         self._scans: dict[int, Iterator[ShardDamage]] = {}
         self._cursors: dict[int, tuple[int, int]] = {}
+        self._account_cursors: dict[int, int] = {}
 
     def work(self, clock: Callable[[], float]) -> None:
         """Count what the shards have, look at some tasks, and check some of the partitions."""
@@ -161,6 +165,10 @@ class DamageDuty:
         whats = ("tasks", *GENERATIONS)
         remaining = max(100, TASKS_PER_PASS // self._store.keys.shards)
         with unless_away(self._store):
+            self._account_cursors[shard] = self._repairer.recount(
+                shard, self._account_cursors.get(shard, 0), ACCOUNTS_PER_PASS
+            )
+            rests.rest()
             while remaining > 0:
                 index, cursor = self._cursors.get(shard, (0, 0))
                 looked_over = self._repairer.look_over(

@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from redis.exceptions import ResponseError
 
+from ...model.account import is_account_change
 from ...model.ids import readable
 from ...model.kind import Kind, KindLine
 from ...model.limits import MAX_BATCH
@@ -77,7 +78,8 @@ class KindDuty:
         self._cursors[0], lines = client.hscan(kinds, self._cursors[0], count=KINDS_PER_PASS)
         self._cursors[1], versions = client.zscan(changed, self._cursors[1], count=KINDS_PER_PASS)
         # bytes, because a damaged name may be no text
-        names = list(dict.fromkeys([*lines, *(name for name, _ in versions)]))
+        changed_kinds = [name for name, _ in versions if not is_account_change(name)]
+        names = list(dict.fromkeys([*lines, *changed_kinds]))
         for start in range(0, len(names), KINDS_PER_PASS):
             self._compare(names[start : start + KINDS_PER_PASS])
 

@@ -160,6 +160,7 @@ class Ending(Tasks):
         Beyond MAX_DEAD listed tasks, the oldest dead task becomes an ended task, which cannot be
         revived.
         """
+        self._leave_accounts(id, task)
         task.state = StoredState.DEAD
         task.cancel = None
         task.next = None

@@ -11,8 +11,9 @@ from typing import Any
 from ...model.kind import Kind
 from ...model.place import Place
 from ...model.record import owner_of
-from ...model.replies import Took
+from ...model.replies import Took, last_of_each
 from ...model.task import Taken
+from .accounts import shares_of
 from .records import PENDING, PLACED, RUNNING, TAKEN, Args, Task
 from .tasks import Tasks
 
@@ -66,7 +67,7 @@ class Running(Tasks):
                 self.tasks[id].last or "",
             )
             for kind, limit in rows
-            for id in self.pop(kind, limit)
+            for id in self.pop(kind, self.accounts.room(kind, limit))
             if self._is_taken(id, salt)
         ]
         due_tasks = [(due_ms, id) for id, due_ms in self.later.items() if due_ms <= now]
@@ -76,6 +77,10 @@ class Running(Tasks):
             self.enter(self.tasks[id].job.kind, id, self.tasks[id].order)
         self.write_kinds()
         version, anew, has_more, changes = self.changes_since(since, most)
+        asked = dict.fromkeys(account for kind, _ in rows for account, _ in shares_of(kind))
+        if asked:
+            lines = [(f"={account}", self.accounts.line(account)) for account in asked]
+            changes = last_of_each([*changes, *lines])
         next_due = min(self.later.values()) if self.later else None
         return Took(version, now, next_due, anew, has_more, changes, tasks)
 
@@ -87,6 +92,7 @@ class Running(Tasks):
             return False
         task.state = TAKEN
         task.attempt = f"{task.takes + 1}@{task.life}{salt}"
+        self.accounts.enter(task.job.kind, id)
         return True
 
     def give_back(self, keys: Sequence[str], args: Args) -> list[str]:
@@ -108,6 +114,7 @@ class Running(Tasks):
             return "stale"
         if how == "undo" and attempt:
             self.undone += 1
+            self._leave_accounts(id, task, undone=True)
             task.state = PENDING
             task.attempt = ""
             self.enter(task.job.kind, id, task.order)
@@ -210,6 +217,7 @@ class Running(Tasks):
         if task.state != RUNNING:
             return "yours" if task.state == outcome else "stale"
         if (outcome == "again" or task.next) and outcome != "cancelled" and task.cancel is None:
+            kind = task.job.kind
             renewed = task.next is not None
             task.last = None if renewed else task.last
             job, due, task.expires_ms = task.next or (task.job, None, task.expires_ms)
@@ -220,7 +228,7 @@ class Running(Tasks):
             task.why = None
             if outcome == "again":
                 task.note_last()
-            self._to_pending(id, task, due, renewed=renewed)
+            self._to_pending(id, task, due, renewed=renewed, kind=kind)
             return "again"
         self._end(
             id,

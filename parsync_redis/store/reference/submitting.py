@@ -5,8 +5,9 @@ A method with `keys` and `args` is a script; `admit` is submit on values.
 
 from collections.abc import Sequence
 
+from ...model.account import limits_of
 from ...model.apps import KnownTasks, digest_of
-from ...model.kind import split_kind
+from ...model.kind import Kind, split_kind
 from ...model.needs import QUEUE_LABEL, parse_needs, parse_resources
 from ...model.task import StoredState
 from ...placement.fits import fits
@@ -126,7 +127,30 @@ class Submitting(Tasks):
         needs = parse_needs(
             " ".join(word for word in kind.needs.split() if not word.startswith(f"{QUEUE_LABEL}:"))
         )
-        return "" if not offers or any(fits(offer, needs) for offer in knowing) else "infeasible"
+        if offers and not any(fits(offer, needs) for offer in knowing):
+            return "infeasible"
+        return "nolimit" if self._lacks_limit(job.kind) else ""
+
+    def _lacks_limit(self, kind: str) -> bool:
+        """Return whether the policy does not know a limit of a kind."""
+        limits = limits_of(Kind.of(kind).limits)
+        return any(self.accounts.ceiling_text(account.name) is None for account in limits)
+
+    def set_policy(self, keys: Sequence[str], args: Args) -> int:
+        """Replace the ceilings, and let every account be tried again."""
+        before = self.accounts.ceilings
+        ceilings = {row.account: row.text for row in args.rows}
+        changes = {
+            name
+            for name in before.keys() | ceilings.keys()
+            if before.get(name) != ceilings.get(name)
+        }
+        self.accounts.ceilings = ceilings
+        if changes:
+            self.accounts.let_try(changes)
+            self.write_kinds()
+            self._wake(args.channel)
+        return len(changes)
 
     def _knows(self, digest: str, name: str) -> bool:
         return not digest or (digest in self.names and name in self.names[digest].declared)

@@ -9,7 +9,8 @@ from typing import Any, Final
 from ...model.apps import KnownTasks
 from ...model.kind import KindLine
 from ...model.task import StoredState
-from .records import MAX_OUTBOX, PENDING, Args, Task, World
+from .accounts import Accounts
+from .records import MAX_OUTBOX, PENDING, PLACED, RUNNING, TAKEN, Args, Task, World
 
 KEPT_ENDED_KINDS: Final = 10_000
 KINDS_PER_SWEEP: Final = 1000
@@ -60,7 +61,8 @@ class Waiting:
     def __init__(self, world: World) -> None:
         self.world = world
         self.kinds: dict[str, KindQueue] = {}
-        # kind -> the version of its last change, sorted by version
+        self.accounts = Accounts(world)
+        # kind, or '=' and an account -> the version of its last change, sorted by version
         self.changed: dict[str, int] = {}
         self.version = self.floor = 0
         self._touched: dict[str, None] = {}
@@ -92,10 +94,12 @@ class Waiting:
     def write_kinds(self) -> bool:
         """Write a new version of each changed kind; return whether tasks of a new kind wait."""
         began = False
-        for kind in self._touched:
+        names = [*self._touched, *(f"={account}" for account in self.accounts.write())]
+        for name in names:
             self.version = max(self.version + 1, self.world.now_ms * 100)
-            self.changed.pop(kind, None)
-            self.changed[kind] = self.version
+            self.changed.pop(name, None)
+            self.changed[name] = self.version
+        for kind in self._touched:
             queue = self.kinds[kind]
             if queue.orders:
                 began = began or queue.began
@@ -104,7 +108,7 @@ class Waiting:
             else:
                 del self.kinds[kind]
         self._touched.clear()
-        return began
+        return began or self.accounts.take_room()
 
     def sweep(self) -> None:
         """Forget ended kinds, the oldest first."""
@@ -113,7 +117,7 @@ class Waiting:
         newer = (pair for pair in self.changed.items() if pair[1] > self.floor)
         for kind, version in list(islice(newer, KINDS_PER_SWEEP)):
             self.floor = version
-            if kind not in self.kinds:
+            if kind not in self.kinds and kind[1:] not in self.accounts.lines:
                 del self.changed[kind]
 
     def changes_since(self, since: str, most: int) -> tuple[str, bool, bool, list[tuple[str, str]]]:
@@ -135,11 +139,17 @@ class Waiting:
                 break
             names.append(kind)
         page = names[::-1][:most]
-        changes = [(kind, self.kinds[kind].line() if kind in self.kinds else "") for kind in page]
+        changes = [(name, self._line_of(name)) for name in page]
         last = self.changed[page[-1]] if page else self.version
         if len(page) == len(names):
             return str(self.version), anew, False, changes
         return (f"{last}/{begun}" if begun > last else str(last)), anew, True, changes
+
+    def _line_of(self, name: str) -> str:
+        """Return the line of a kind, '' if nothing of it waits, or of an account."""
+        if name.startswith("=") and " " not in name:
+            return self.accounts.line(name[1:])
+        return self.kinds[name].line() if name in self.kinds else ""
 
 
 class Tasks(Waiting):
@@ -213,14 +223,21 @@ class Tasks(Waiting):
         return tries
 
     def _to_pending(
-        self, id: str, task: Task, due: int | None, put_off: bool = False, renewed: bool = False
+        self,
+        id: str,
+        task: Task,
+        due: int | None,
+        put_off: bool = False,
+        renewed: bool = False,
+        kind: str = "",
     ) -> None:
         """Move a task to the queue, or to `later` if it is due later.
 
         A successor that the task's own run submitted is lost with the run. A successor that another
         program published stays. renewed: the task has become its successor, so no run of its
-        message has begun.
+        message has begun. kind: its kind until now, if it has another one now.
         """
+        self._leave_accounts(id, task, kind)
         task.takes += bool(task.attempt)
         task.since_ms = task.ready_ms if put_off and due is not None else None
         if due is not None or task.started_ms is not None:
@@ -237,6 +254,14 @@ class Tasks(Waiting):
         else:
             self.later[id] = due
 
+    def _leave_accounts(self, id: str, task: Task, kind: str = "", undone: bool = False) -> None:
+        """Let a task count to its accounts no more.
+
+        kind: its kind until now, if the kind has changed. undone: its take is undone.
+        """
+        if task.state in (TAKEN, PLACED, RUNNING):
+            self.accounts.leave(kind or task.job.kind, id, undone)
+
     def _after(self, delay_ms: str) -> int | None:
         return None if delay_ms == "" else self.world.now_ms + int(delay_ms)
 
@@ -251,6 +276,7 @@ class Tasks(Waiting):
         unseen: no worker sees the end, so an agent must tell Celery's result backend.
         """
         self.leave(task.job.kind, id)
+        self._leave_accounts(id, task)
         self.later.pop(id, None)
         task.state = StoredState(state)
         task.cancel = None

@@ -24,6 +24,8 @@ COMES_BACK: Final[Sequence[str]] = (
     "shapes",
     "names",
     "apps",
+    "accounts",
+    "policy",
     "outbox",
     "schedulers",
     "leader",

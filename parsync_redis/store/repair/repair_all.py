@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from redis.exceptions import ResponseError
 
 from ...errors import DamagedState, InvalidInput
+from ...model.account import is_account_change
 from ...model.ids import readable
 from ...model.limits import MAX_BATCH
 from ..reads.tasks import GENERATIONS
@@ -32,6 +33,8 @@ QUEUE_KEYS_WITH_TYPE: Final = (
     "feasible",
     "names",
     "apps",
+    "accounts",
+    "policy",
     "events",
     *GENERATIONS,
 )
@@ -171,11 +174,13 @@ class Repairer:
         most: int = MAX_BATCH,
         more_kinds: Iterable[bytes] = (),
         messages: bool = True,
+        more_accounts: Sequence[bytes] = (),
     ) -> Iterator["ShardDamage"]:
         """Check all entries of a shard, step by step.
 
         Entries of indexes come first, because they tell of tasks without a line. more_kinds: kinds
         that have a queue, which the index of kinds may not list. messages: check the messages, too.
+        more_accounts: accounts with holders, which may have no line.
         """
         kinds = list(dict.fromkeys([*self.kinds(shard), *more_kinds]))
         for start in range(0, len(kinds), KINDS_PER_ROUND_TRIP):
@@ -185,8 +190,36 @@ class Repairer:
             yield from self._whole(shard, b"pending " + kind, most, skip=True)
         for index in (*INDEXES_OF_QUEUE, "tasks", *GENERATIONS):
             yield from self._whole(shard, index, most)
+        cursor = self.recount(shard, 0, most)
+        while cursor:
+            cursor = self.recount(shard, cursor, most)
+        self._recount(shard, more_accounts)
         if messages:
             yield from self._whole(shard, "messages", MESSAGES_PER_LOOK)
+
+    def recount(self, shard: int, cursor: int, most: int) -> int:
+        """Compare about `most` accounts of a shard with the tasks that count to them.
+
+        cursor: 0, or the cursor of the last look. Returns the next cursor, 0 at the end.
+        """
+        key = self.store.keys.queue("accounts", shard)
+        try:
+            next_cursor, lines = self.store.read("hscan", key, cursor, None, most)
+        except DamagedState:
+            return 0  # repair_numbers reports the key
+        self._recount(shard, [*lines])
+        return int(next_cursor)
+
+    def _recount(self, shard: int, accounts: Sequence[bytes]) -> None:
+        key = self.store.keys.queue("accounts", shard)
+        for start in range(0, len(accounts), MAX_BATCH):
+            batch = accounts[start : start + MAX_BATCH]
+            words = self.store.run(self.store.commands.recount(batch, shard, self.dry))
+            for account, word in zip(batch, words, strict=True):
+                if word != "sound":
+                    flaw = "its line and the tasks that count to it contradict each other"
+                    done = "" if self.dry else "counted anew"
+                    self.tell(Finding(f"{key} {readable(account)[:200]}", flaw, done))
 
     def kinds(self, shard: int) -> list[bytes]:
         """Return the kinds of which tasks wait in a shard, or waited lately."""
@@ -201,7 +234,7 @@ class Repairer:
             except ResponseError as error:
                 if not (self.dry and is_damage(error)):  # repair_numbers reports the key
                     raise
-        return list(kinds)
+        return [kind for kind in kinds if not is_account_change(kind)]
 
     def _whole(
         self, shard: int, index: str | bytes, most: int, skip: bool = False
@@ -331,6 +364,7 @@ def repair_all(
     partitions: Iterable[int] = (),
     kinds: Mapping[int, Sequence[bytes]] | None = None,
     messages: bool = True,
+    accounts: Mapping[int, Sequence[bytes]] | None = None,
     say: Callable[[str], object] = lambda _: None,
 ) -> list[Finding]:
     """Find all damage in a cluster, and repair it unless `dry`. Returns the findings.
@@ -339,7 +373,8 @@ def repair_all(
     server of a partition is away. A dry run cannot see behind a key of another type.
     partitions: partitions to look at besides those of the cluster's settings. kinds: shard -> kinds
     that have a queue, besides those that the index of kinds lists. messages: check each message;
-    False for a login that may only count messages. say: is called with a text about the progress.
+    False for a login that may only count messages. accounts: shard -> accounts with holders,
+    besides those that have a line. say: is called with a text about the progress.
     """
     findings: list[Finding] = []
     if dry:
@@ -355,7 +390,10 @@ def repair_all(
                 highest = 0
                 entries = 0
                 kinds_of_shard = (kinds or {}).get(shard, ())
-                for look in repairer.look_over_all(shard, MAX_BATCH, kinds_of_shard, messages):
+                accounts_of_shard = (accounts or {}).get(shard, ())
+                for look in repairer.look_over_all(
+                    shard, MAX_BATCH, kinds_of_shard, messages, accounts_of_shard
+                ):
                     highest = max(highest, look.highest)
                     entries += look.count
                     say(f"shard {shard} of {store.keys.shards}: {entries} entries were looked at")

@@ -40,6 +40,7 @@ _LENGTHS: Final[Mapping[str, int]] = {
     **dict.fromkeys(_NUMBER_ARGUMENTS.split(), _NUMBER_BYTES),
     **dict.fromkeys(("how", "state", "stay", "type", "field", "waits", "word", "digest"), 64),
     **dict.fromkeys(("name", "node", "scheduler", "waiter", "channel"), _NAME_BYTES),
+    "account": 2 * MAX_PROSE_BYTES,
     **dict.fromkeys(("why", "outcome", "note", "value", "apps"), MAX_PROSE_BYTES),
     **dict.fromkeys(("attempt", "id", "kind", "run", "text"), MAX_MESSAGE),
     "bits": 8 * MAX_SLOTS,
@@ -58,6 +59,8 @@ _LENGTHS: Final[Mapping[str, int]] = {
     "what": MAX_KINDS_BYTES,
 }
 _LENGTHS_BY_VERB: Final[Mapping[tuple[str, str], int]] = {
+    ("set_policy", "account"): _NAME_BYTES,
+    ("set_policy", "text"): MAX_PROSE_BYTES,
     ("submit", "id"): MAX_ENCODED_ID,
     ("submit", "kind"): 8,  # the number of a line of `what`
     # task, attempt, node, slots, amounts

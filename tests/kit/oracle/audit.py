@@ -29,6 +29,7 @@ from parsync_redis.store.store import Store
 from .kinds import audit_kinds
 from .partitions import PartitionState, audit_partition, number
 from .second_look import (
+    audit_accounts_at_once,
     is_suspect_kind,
     recheck_kinds,
     recheck_messages,
@@ -179,6 +180,7 @@ def _queue(
     yield from faults
     without_message = sum(fault.endswith(" has no message") for fault in faults)
     yield from recheck_messages(store, shard, without_message)
+    yield from audit_accounts_at_once(store, shard, _names_after(names, "holders:"))
 
 
 def _names_after(names: Iterable[str], prefix: str) -> list[str]:

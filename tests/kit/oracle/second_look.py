@@ -7,6 +7,7 @@ tag show was there all the time, because no place and no attempt is written twic
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from parsync_redis.inspect.audit import (
@@ -22,6 +23,7 @@ from parsync_redis.model.record import TaskLine, place_text, read_run
 from parsync_redis.store.reads.tasks import GENERATIONS
 from parsync_redis.store.store import Store
 
+from .accounts import audit_accounts
 from .kinds import audit_kinds
 from .tasks import QueueState, audit_tasks
 
@@ -260,3 +262,22 @@ def recheck_messages(store: Store, shard: int, silent: int) -> Iterator[str]:
     )
     if messages != tasks - silent:
         yield f"there are {messages} messages, of {tasks - silent} tasks"
+
+
+def audit_accounts_at_once(store: Store, shard: int, accounts: Sequence[str]) -> Iterator[str]:
+    """Yield the faults of a shard's accounts, read at one moment. accounts: those with holders."""
+    queue = partial(store.keys.queue, shard=shard)
+    hashes = [("hgetall", queue(name)) for name in ("tasks", "taken", "running", "accounts")]
+    prefix = store.keys.prefix("holders:", shard)
+    zsets = [("zrange", prefix + account, 0, -1) for account in accounts]
+    tasks, taken, running, lines, *holders = read_atomically(store, [*hashes, *zsets])
+    texts = [
+        {readable(name): readable(value) for name, value in values.items()}
+        for values in (tasks, lines)
+    ]
+    held_ids = {readable(id) for id in (*taken, *running)}
+    ids_by_account = {
+        account: {readable(id) for id in ids}
+        for account, ids in zip(accounts, holders, strict=True)
+    }
+    yield from audit_accounts(texts[0], held_ids, texts[1], ids_by_account)

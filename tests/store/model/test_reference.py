@@ -15,14 +15,22 @@ from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.ids import readable
 from parsync_redis.model.kind import split_kind
 from parsync_redis.model.needs import Resources, parse_needs
-from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import GiveBack, Place
 from parsync_redis.model.task import Submission
 from parsync_redis.store import Call, Store
 from parsync_redis.store.reference.cluster import Cluster
 from parsync_redis.store.reference.store import Partition, Queue
 from parsync_redis.store.scripts.calls import ALL_SCRIPTS
-from tests.kit.partition_rules import IDS, NEEDS, NODES, OFFERS, SCHEDULERS, SLIPS, PartitionRules
+from tests.kit.partition_rules import (
+    IDS,
+    NEEDS,
+    NODES,
+    OFFERS,
+    SCHEDULERS,
+    SLIPS,
+    PartitionRules,
+    options_of,
+)
 from tests.kit.servers import server_programs
 
 NEVER_MS = 10**9
@@ -31,6 +39,15 @@ HOW = st.sampled_from(["", "", "unstarted", "recalled", "unbegun"])
 PUBLICATIONS = st.sampled_from(["", "", "c1", "c2", "s3"])
 CANCELS = st.sampled_from(["waiting", "placed", "SIGTERM", "after"])
 OUTCOMES = st.sampled_from(["succeeded", "failed", "cancelled", "again", "unstored failed"])
+POLICIES = st.sampled_from(
+    [
+        [("x", "units=2"), ("y:*", "units=3"), ("z", "units=9")],
+        [("x", "units=2"), ("y:*", "units=3"), ("@a", "slots=3 gpu=1")],
+        [("x", "units=1"), ("y:1", "units=2"), ("y:*", "units=9"), ("@*", "slots=2")],
+        [("x", "units=0"), ("y:*", "units=0"), ("@a/*", "gpu=0.5")],
+        [],
+    ]
+)
 KINDS = st.sampled_from(["f slots=1", "f slots=2", "g slots=1"])
 DELAYS = st.sampled_from([None, None, None, 0, NEVER_MS])
 EXPIRIES = st.sampled_from([None, None, None, None, 0, NEVER_MS])
@@ -51,6 +68,7 @@ class SideBySide(PartitionRules):
         self.register_node(0, "n1", 0, offer)
         self.register_node(0, "n2", 0, other)
         self.register_node(0, "n3", 0, Resources.of(9, {"gpu": 3, "mem": 7}, {"zone": "a"}))
+        self.set_policy([("x", "units=2"), ("y:*", "units=3"), ("@a", "slots=5")])
         self.submit(["a", "b"], {}, None, None, "f")
         self.publish("c", {}, "c1", None, None)
         self.publish("d", {}, "s3", None, None)
@@ -175,7 +193,7 @@ class SideBySide(PartitionRules):
             elif before:
                 for how in data.draw(st.permutations(["SIGTERM", "after"]), "how"):
                     self.both(self.commands.cancel([id], how=how))
-            options = TaskOptions.of(data.draw(NEEDS, "options"), "q" if publication else "")
+            options = options_of(data.draw(NEEDS, "options"), "q" if publication else "")
             next = Submission(
                 id, "f", b"next" + publication.encode(), options, delay, after, expiry, publication
             )
@@ -215,7 +233,7 @@ class SideBySide(PartitionRules):
         apps=st.sampled_from(["", "", "", "1"]),
     )
     def submit(self, ids, options, delay, expiry, name, apps=""):
-        asked = TaskOptions.of(options)
+        asked = options_of(options)
         tasks = [
             Submission(id, name, id.encode() + b"\xff", asked, delay, "", expiry) for id in ids
         ]
@@ -228,7 +246,7 @@ class SideBySide(PartitionRules):
             id,
             "f",
             publication.encode(),
-            TaskOptions.of(options, "q"),
+            options_of(options, "q"),
             delay,
             "",
             expiry,
@@ -239,7 +257,7 @@ class SideBySide(PartitionRules):
     @rule(data=st.data(), options=NEEDS, delay=DELAYS, expiry=EXPIRIES)
     def submit_what_is_next(self, data, options, delay, expiry):
         _, id, attempt = self.an_attempt(data)
-        next = Submission(id, "f", b"next", TaskOptions.of(options), delay, attempt, expiry)
+        next = Submission(id, "f", b"next", options_of(options), delay, attempt, expiry)
         self.both(self.commands.submit([next]))
 
     @rule(
@@ -262,7 +280,8 @@ class SideBySide(PartitionRules):
             # which of several that fell due in one millisecond goes first is not told
             limit = 10
             most = 10
-        rows = [(kind, limit) for kind in [*self.copies.get(mine, {})][:some]]
+        kinds = [kind for kind in self.copies.get(mine, {}) if kind[0] != "="]
+        rows = [(kind, limit) for kind in kinds[:some]]
         if some % 3 == 0 and ("f slots=1", limit) not in rows:
             rows.append(("f slots=1", limit))
         took = self.both(
@@ -274,10 +293,14 @@ class SideBySide(PartitionRules):
         for kind, line in took.changes:
             copy.pop(kind, None)
             if line:
-                copy[kind] = line.split()[:3]
+                copy[kind] = line.partition(" of ")[0] if kind[0] == "=" else line.split()[:3]
         if not took.more:
             lines = {kind: waiting.line().split()[:3] for kind, waiting in queue.kinds.items()}
-            assert copy == lines, "a copy that follows the changes is the index"
+            assert {kind: line for kind, line in copy.items() if kind[0] != "="} == lines, (
+                "a copy that follows the changes is the index"
+            )
+            for name in (name for name in copy if name[0] == "="):
+                assert copy[name] == queue.accounts.line(name[1:]).partition(" of ")[0]
 
     @rule(
         data=st.data(),
@@ -413,6 +436,11 @@ class SideBySide(PartitionRules):
     def read_tasks(self, ids, extras):
         self.both(self.commands.read_tasks(ids, extras))
 
+    @rule(ceilings=POLICIES)
+    def set_policy(self, ceilings):
+        for shard in range(self.store.keys.shards):
+            self.both(self.commands.set_policy(ceilings, shard))
+
     @rule(shard=st.integers(0, 2), level=st.sampled_from([0, 5, 300]))
     def align(self, shard, level):
         """Let the leader align the counts of the shards."""
@@ -459,6 +487,7 @@ WITHOUT_TWIN = {
     "repair_offers",
     "learn_times",
     "report_failures",
+    "recount",
 }
 """Verbs about damage, losses, run times and failures, of which the store in memory has none."""
 

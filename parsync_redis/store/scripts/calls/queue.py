@@ -10,7 +10,7 @@ from ....model.kind import Kind
 from ....model.limits import MAX_BATCH
 from ....model.place import GiveBack, HowLost, Place
 from ....model.record import options_text
-from ....model.replies import AfterTake, Took
+from ....model.replies import AfterTake, Took, last_of_each
 from ....model.task import Submission, Taken
 from ..header import Once, Word
 from ..lengths import cut
@@ -241,13 +241,16 @@ def _took(kinds_asked: Sequence[tuple[str, int]], shard: int, reply: Reply) -> T
     attempts = words(tasks[2::4])
     since = words(tasks[3::4])
     rows = list(zip(numbers, ids, attempts, since, strict=True))
+    lines = list(pairs(words(changes)))
+    if any(kind.tenant or kind.limits for kind in kinds):
+        lines = last_of_each(lines)
     return Took(
         text(version),
         int(now_ms),
         float(due_ms) if due_ms else None,
         bool(int(anew)),
         bool(int(has_more)),
-        list(pairs(words(changes))),
+        lines,
         [
             Taken(id, attempt, kinds[int(number) - 1], int(ms))
             if " " not in ms

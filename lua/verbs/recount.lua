@@ -1,0 +1,39 @@
+-- recount: make the lines of accounts anew from their holders, and the holders from the tasks.
+-- KEYS: meta kinds changed tasks taken running
+-- ALSO: accounts policy holders:
+-- ARGV: count channel how account*
+--   how: 'look' only judges; 'repair'
+-- RETURNS: a word per account: sound, or counted (its line or its holders were wrong)
+-- ERRORS: PSARGS
+-- INVARIANT: afterwards the holders of the account are tasks that are taken, placed or running, and
+--   that count to the account; the line says how many they are and what they hold. A task that
+--   counts and is no holder is entered by `repair_task`.
+-- ATOMICITY: the whole call.
+-- COMPLEXITY: O(holders); of an account with more than 5,000, only the number is compared
+--- @include repair/recount
+--- @include cluster/wake
+
+local refusal = bad_counts(meta)
+if args.how ~= 'look' and args.how ~= 'repair' then
+  refusal = redis.error_reply('PSARGS how is look or repair')
+end
+if refusal then
+  return refusal
+end
+if args.how == 'repair' then
+  -- This HDEL deletes nothing: a full server allows a script that begins with HDEL, see
+  -- docs/decisions/0015.
+  redis.call('HDEL', taken, '')
+end
+local words = {}
+for i, row in rows() do
+  local is_sound, count, strays = is_sound_account(row.account)
+  words[i] = is_sound and 'sound' or 'counted'
+  if not is_sound and args.how == 'repair' then
+    count_anew(row.account, count, strays)
+  end
+end
+if args.how == 'repair' and write_changes(meta, kinds, changed) then
+  wake(args.channel, meta)
+end
+return words
