@@ -47,6 +47,24 @@ COMMANDS: Final = {
         ),
         "partitions": "List partitions, and how evenly nodes, scores and labels are dealt to them.",
     },
+    "cli.policy": {
+        "policy show": "Show the policy as it was written: the tenants and the limits.",
+        "policy apply": (
+            "Let the cluster have the policy of a file, whole; a file with a mistake changes "
+            "nothing."
+        ),
+        "policy check": (
+            "Say what a file would change, and which waiting tasks it would keep waiting."
+        ),
+        "policy set": ("Set values of the policy, all or none; comments of the document are lost."),
+        "policy history": ("Show the last ten versions of the policy: who changed what, and when."),
+        "limits": (
+            "List limits: what is held of what is allowed, and what waits; or who holds one."
+        ),
+        "tenants": (
+            "List tenants: their shares of the nodes, what they hold, and what waits for how long."
+        ),
+    },
     "cli.events": {
         "events": (
             "Show what happened out of the ordinary: to tasks, nodes, schedulers and the cluster."
@@ -88,6 +106,7 @@ NOUNS: Final = {
     "tasks": "List tasks; show, submit, cancel, requeue, purge, plan and explain them.",
     "kinds": "List what waits, by kind; show how long the tasks of each name run.",
     "nodes": "List nodes, or show one; drain and undrain them.",
+    "policy": "Show who goes first, and how much at once; apply, check and set it.",
     "doctor": (
         "Check the cluster, and say how to fix what is wrong; repair, and look at the quarantine."
     ),
@@ -123,6 +142,7 @@ HIDDEN_WORDS: Final = {
 
 PANELS: Final = {
     "Tasks": ("submit", "status", "explain", "cancel", "plan", "tasks", "kinds"),
+    "Who goes first": ("policy", "limits", "tenants"),
     "Cluster": ("top", "nodes", "schedulers", "partitions", "events", "doctor"),
     "Processes": ("scheduler", "dev", "serve"),
     "Server": ("acl", "lua"),

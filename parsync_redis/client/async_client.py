@@ -10,7 +10,7 @@ from functools import update_wrapper
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 from ..errors import InvalidInput
-from ..inspect import explanation, outlook, waiting
+from ..inspect import explanation, outlook, tenancy, waiting
 from ..model.events import Event
 from ..settings import Settings
 from ..store.reads import events as stored_events
@@ -24,11 +24,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-EARLY = (explanation, outlook, waiting, stored_events)
+EARLY = (explanation, outlook, tenancy, waiting, stored_events)
 """The modules that ParsyncClient imports on first use, which would block the event loop."""
 
 
-CLIENT_VERBS: Final = ("submit", "cancel", "read_tasks", "purge", "revive", "set_node")
+CLIENT_VERBS: Final = (
+    "submit",
+    "cancel",
+    "read_tasks",
+    "purge",
+    "revive",
+    "set_node",
+    "set_policy",
+    "write_policy",
+)
 """The scripts that the methods of a client call."""
 
 
@@ -109,6 +118,15 @@ class AsyncParsyncClient:
     cancel_where = _awaited(ParsyncClient.cancel_where)
     demand = _awaited(ParsyncClient.demand)
     names = _awaited(ParsyncClient.names)
+
+    # -- who goes first ----------------------------------------------------------------------------
+
+    policy = _awaited(ParsyncClient.policy)
+    apply_policy = _awaited(ParsyncClient.apply_policy)
+    set_policy = _awaited(ParsyncClient.set_policy)
+    limits = _awaited(ParsyncClient.limits)
+    limit_holders = _awaited(ParsyncClient.limit_holders)
+    tenants = _awaited(ParsyncClient.tenants)
 
     # -- dead tasks --------------------------------------------------------------------------------
 

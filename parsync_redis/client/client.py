@@ -23,11 +23,12 @@ from ..store.reads.times import read_names
 from ..store.reads.views import find_node, read_node_views, read_views
 from ..store.server.connection import BLOCKING
 from ..submission import Declared, Item, PlanOptions, SubmitOptions
+from .policy_methods import PolicyMethods
 from .requests import CLIENT_RETRY_FOR_S, Requests, wait_until_final
 from .submitter import Submitter
 
 
-class ParsyncClient:
+class ParsyncClient(PolicyMethods):
     """The client of a cluster: it submits tasks, asks for their states and drains nodes.
 
     Any thread may use it; close it, or use it in a `with`. Its first request checks the server and

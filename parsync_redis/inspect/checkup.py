@@ -3,11 +3,12 @@
 The check-up reads facts of the server and the cluster. A small function judges each fact.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ..errors import (
     AccessDenied,
     ClusterMismatch,
+    DamagedState,
     ServerUnfit,
     ServerUnreachable,
 )
@@ -15,6 +16,7 @@ from ..model.node import NodeState, trust_remedy
 from ..model.views import NodeView
 from ..settings import Settings
 from ..store.cluster import join_cluster
+from ..store.policy import StoredPolicy, read_rows, stored_policy
 from ..store.reads.demand import count_tasks, read_kinds
 from ..store.reads.schedulers import (
     Refusal,
@@ -114,6 +116,7 @@ def _checks(
     )
     yield from judge_nodes([node for _, nodes in read_views(store) for node in nodes])
     yield _queue(store)
+    yield _policy(store)
     yield judge_quarantine(int(store.pipe([("zcard", store.keys.shared("quarantine"))])[0]))
     yield check_damage(store, config.partitions)
     if with_audit:
@@ -139,6 +142,18 @@ def _audit(store: Store, say: Callable[[str], object]) -> Check:
     except ServerUnreachable as error:
         repair = "audit again when all servers answer and a scheduler runs"
         return Check("audit", "fail", str(error), repair)
+
+
+def _policy(store: Store) -> Check:
+    """Return the check that the shards have the ceilings of the policy."""
+    try:
+        stored = stored_policy(store)
+        rows_by_shard = read_rows(store)
+    except DamagedState as error:
+        return Check("policy", "fail", str(error))
+    except AccessDenied as error:  # a login of an earlier version
+        return Check("policy", "warn", str(error), "log in as parsync acl of this version prints")
+    return judge_policy(stored, rows_by_shard)
 
 
 def _queue(store: Store) -> Check:
@@ -298,6 +313,27 @@ def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
             f"draining: {', '.join(draining)}",
             f"parsync nodes undrain {draining[0]}",
         )
+
+
+def judge_policy(stored: StoredPolicy, rows_by_shard: Mapping[int, Mapping[str, str]]) -> Check:
+    """Warn if a shard has other ceilings than the document says.
+
+    A process that applies a policy writes the shards first, so it may have died between.
+    """
+    expected = dict(stored.policy.rows)
+    drifted = [str(shard) for shard, rows in rows_by_shard.items() if rows != expected]
+    name = f"version {stored.version}, by {stored.versions[0].by}" if stored.versions else "none"
+    if drifted:
+        several = len(drifted) > 1
+        shards = f"shards {', '.join(drifted)} have" if several else f"shard {drifted[0]} has"
+        return Check(
+            "policy",
+            "warn",
+            f"{shards} other ceilings than the document ({name})",
+            "the leader writes them by the document; parsync policy apply FILE does it at once",
+        )
+    counts = f": {len(stored.policy.tenants)} tenants, {len(stored.policy.limits)} limits"
+    return Check("policy", "ok", name + (counts if stored.versions else ""))
 
 
 def judge_quarantine(count: int) -> Check:

@@ -15,6 +15,7 @@ from ..model.kind import Kind, split_kind
 from ..model.needs import Resources, are_needs
 from ..model.status import TaskStatus
 from ..model.task import FINAL, TaskState
+from ..placement.account_reasons import account_shown
 from ..placement.facts import Holder, NodeFacts
 from ..placement.forecast import (
     MOST_AHEAD,
@@ -71,7 +72,13 @@ def explain_task(store: Store, id: str) -> Explanation:
 
 
 def explain_plan(
-    store: Store, name: str, needs: Resources, priority: int, strategy: str = ""
+    store: Store,
+    name: str,
+    needs: Resources,
+    priority: int,
+    strategy: str = "",
+    tenant: str = "",
+    limits: str = "",
 ) -> Explanation:
     """Explain what would happen to a task that is submitted now. Raises ServerUnreachable."""
     times = dict.fromkeys(("submitted", "ready"))
@@ -83,6 +90,8 @@ def explain_plan(
         priority=priority,
         strategy=strategy,
         times=times,
+        tenant=tenant,
+        limits=limits,
     )
     return _Explainer(store).explain(task, (9 - priority) * _BLOCK + LAST_NUMBER)
 
@@ -165,6 +174,8 @@ class _Explainer:
         outlook = Outlook.WAITS if able else Outlook.NEVER
         if (fault := reading.fault_of(task)) is not None:
             start = fault.why
+        elif (block := reading.accounts.block_of(task.kind)) is not None:
+            start = f"{account_shown(block.account)} keeps it waiting"
         elif start == Forecast(now_ms, now_ms, now_ms):
             outlook = Outlook.NOW
         nearest = classes[0].nodes[0] if classes else ""

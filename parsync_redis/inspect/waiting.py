@@ -27,6 +27,7 @@ from ..store.reads.times import read_times
 from ..store.reads.views import Directory, fetch, read_booked, read_holds
 from ..store.server.server_errors import Fault
 from ..store.store import Store
+from .accounts import AccountExplainer
 
 MOST_COMPARED_FOR_LIST: Final = 2500
 """Maximum number of comparisons, of needs with nodes, to explain one list of tasks."""
@@ -86,6 +87,7 @@ class ClusterReading:
         self._alive = {state.node.name for state in nodes if state.node.state != "down"}
         self.apps = Directory(store).by_digest()
         self.now_ms = server_ms(store)
+        self.accounts = AccountExplainer(store, self.now_ms)
         self.bookings = read_booked(store)
         self.holds = read_holds(store)
         self.times = read_times(store) if self.bookings else LearntTimes()
@@ -124,6 +126,8 @@ class ClusterReading:
                 f"it waits at {node} until a short task there ends; if that takes long, it goes "
                 "back"
             )
+        if why := self.accounts.why(task.kind):
+            return f"{fault}; and {why}" if fault else why
         needs_and_name = (task.needs, task.name)
         if needs_and_name not in self._reasons:
             if self._most_explained is not None and len(self._reasons) >= self._most_explained:

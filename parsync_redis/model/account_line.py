@@ -15,13 +15,15 @@ from typing import Final
 from .amount import AMOUNT_PATTERN, THOUSANDTHS, read_amount
 from .policy import StartRate
 
-_HELD: Final = re.compile(
+_HELD_LINE: Final = re.compile(
     r"n=(?P<count>\d{1,15})(?P<amounts>(?: [a-z][a-z0-9_.]*=" + AMOUNT_PATTERN + r")*?)"
     r"(?: next=(?P<next>\d{1,16}(?:\.\d{1,3})?))?(?P<full> full)?",
     re.ASCII,
 )
-_RATE: Final = re.compile(r"rate=(\d{1,15})/(\d{1,15})(?: burst=(\d{1,15}))?", re.ASCII)
-_AMOUNT: Final = re.compile(rf"(?:^| )([a-z][a-z0-9_.]*)=({AMOUNT_PATTERN})(?= |$)", re.ASCII)
+_CEILING_RATE: Final = re.compile(r"rate=(\d{1,15})/(\d{1,15})(?: burst=(\d{1,15}))?", re.ASCII)
+_CEILING_AMOUNT: Final = re.compile(
+    rf"(?:^| )([a-z][a-z0-9_.]*)=({AMOUNT_PATTERN})(?= |$)", re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,12 @@ class AccountLine:
     @classmethod
     def of(cls, text: str) -> "AccountLine":
         """Read a line, with or without its ceiling; '' is an account that nobody holds."""
-        match = _HELD.fullmatch(text.partition(" of ")[0] or "n=0")
+        match = _HELD_LINE.fullmatch(text.partition(" of ")[0] or "n=0")
         if match is None:
             return cls(is_damaged=True)
-        amounts = {name: read_amount(amount) for name, amount in _AMOUNT.findall(match["amounts"])}
+        amounts = {
+            name: read_amount(amount) for name, amount in _CEILING_AMOUNT.findall(match["amounts"])
+        }
         return cls(int(match["count"]), amounts, float(match["next"]) if match["next"] else None)
 
     @property
@@ -84,9 +88,11 @@ class Ceiling:
     @classmethod
     def of(cls, text: str) -> "Ceiling":
         """Read the text of a ceiling; '' and '-' are none."""
-        rate = _RATE.search(text)
+        rate = _CEILING_RATE.search(text)
         amounts = {
-            name: read_amount(amount) for name, amount in _AMOUNT.findall(text) if name != "burst"
+            name: read_amount(amount)
+            for name, amount in _CEILING_AMOUNT.findall(text)
+            if name != "burst"
         }
         if rate is None:
             return cls(amounts)

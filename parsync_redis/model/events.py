@@ -42,6 +42,7 @@ OF_SCHEDULERS: Final[Mapping[str, str]] = {
 OF_CLUSTER: Final[Mapping[str, str]] = {
     "writes_lost": "the server lost writes",
     "damage": "damage was found",
+    "policy": "the policy was changed",
 }
 EVENT_IN_WORDS: Final[Mapping[str, str]] = {**OF_TASKS, **OF_NODES, **OF_SCHEDULERS, **OF_CLUSTER}
 """The sentence of each event by its word; lua/lib/cluster/events.lua writes the words."""
@@ -143,7 +144,7 @@ class Event:
         return (
             sentence
             + (f": {self.why}" if self.why else "")
-            + (f" (seen by {self.by})" if self.by else "")
+            + (f" ({'seen ' * (self.event != 'policy')}by {self.by})" if self.by else "")
         )
 
 

@@ -11,12 +11,14 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from .account import NO_TENANT, TENANT_MARK, pattern_of
-from .amount import amount_text, shown_amount
+from .amount import MAX_AMOUNT, amount_text, shown_amount
 
 AGE: Final = "age"
 """The order of the tasks of a tenant whose entry says none: the first submitted is the first."""
 BUILT_IN_ORDERS: Final = (AGE, "deadline", "shortest")
 """The orders that a tenant may name without a distribution that adds orders."""
+UNBOUNDED: Final = f"slots={MAX_AMOUNT}"
+"""The ceiling of an account that is never full."""
 FAIR: Final = "fair"
 STRICT: Final = "strict"
 
@@ -125,8 +127,7 @@ class Policy:
     def rows(self) -> list[tuple[str, str]]:
         """Return the rows of `set_policy`: (account or pattern, ceiling), sorted.
 
-        A tenant without `at_most` has a row too, with the ceiling '-', if a pattern would else
-        count for it.
+        A tenant without `at_most` has a row too, UNBOUNDED, if a pattern would else count for it.
         """
         rows = [(name, entry.ceiling) for name, entry in self.limits.items()]
         for name, entry in self.tenants.items():
@@ -134,7 +135,7 @@ class Policy:
             if entry.at_most:
                 rows.append((account, entry.ceiling))
             elif name != NO_TENANT and self.tenants.get(_pattern_name(name), entry).at_most:
-                rows.append((account, "-"))
+                rows.append((account, UNBOUNDED))
         return sorted(rows)
 
 

@@ -29,6 +29,7 @@ from .account import (
 )
 from .amount import THOUSANDTHS, exact_text, parse_amount
 from .ids import is_name, shown
+from .limits import MAX_WORDS
 from .options import close_to
 from .policy import FAIR, STRICT, LimitEntry, Policy, PolicyAmounts, StartRate, TenantEntry
 
@@ -285,6 +286,8 @@ def _read_half_life(path: str, value: Any) -> float:
 def _read_amounts(path: str, value: Any) -> PolicyAmounts:
     if not isinstance(value, Mapping):
         raise _must(path, value, "a table such as {slots = 20, gpu = 4}")
+    if len(value) > MAX_WORDS:
+        raise InvalidInput(f"{path} has {len(value)} amounts: there may be {MAX_WORDS}")
     amounts: dict[str, int] = {}
     for name, amount in value.items():
         if not is_name("resource name", name) or name in RESERVED_AMOUNTS:

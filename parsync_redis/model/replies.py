@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from .claim import Claim, Verdict
 from .task import Taken
@@ -94,3 +94,15 @@ class Members:
     leader: str
     epoch: int
     counters: Mapping[str, int]
+
+
+class WrittenPolicy(NamedTuple):
+    """The reply of `write_policy`: whether it wrote, and the version of the policy that counts now.
+
+    by, when: who wrote that version, and when, in ms as text.
+    """
+
+    is_written: bool
+    version: int
+    by: str
+    when: str

@@ -30,6 +30,7 @@ VIEW_RIGHTS: Final[CommandsByKind] = {
     ":config": "hgetall",
     ":leader": "hgetall",
     ":losses": "hgetall",
+    ":policy": "hgetall",
     ":schedulers": "hgetall",
     ":stats": "hgetall pttl",
     ":streaks": "hgetall",
@@ -178,6 +179,7 @@ SCHEDULER_RIGHTS: Final[CommandsByKind] = {
     ":events": "del xadd",
     ":leader": "del hdel hget hincrby hmget hset",
     ":losses": "del expire hdel hlen hsetnx",
+    ":policy": "hmget hset",
     ":quarantine": "del zadd zcard zremrangebyrank",
     ":schedulers": "del hdel hexists hget hincrby hlen hset",
     ":stats": "del expire hset",
@@ -236,7 +238,7 @@ SCRIPTS_BY_ROLE: Final[Mapping[Role, str]] = {
     Role.SCHEDULER: "align book cancel commit configure deal_node discard expire forget_node look_at_nodes look_over "
     "note_choices repair_kind repair_offers repair_partition repair_queue repair_task restore set_reason "
     "record_loss offer purge quarantine read_partition read_tasks reclaim release renew_scheduler "
-    "report_failures requeue revive rotate set_node confirm take give_back",
+    "report_failures requeue revive rotate set_node confirm take give_back write_policy",
     Role.SERVE: "cancel read_tasks revive set_node submit",
 }
 """The scripts that each role runs."""

@@ -18,6 +18,8 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
+from ..inspect.tenancy import Tenancy
+from ..model.account_views import parents_of
 from ..model.devices import fold
 from ..model.human import labels_shown
 from ..model.needs import are_needs, parse_needs
@@ -27,7 +29,7 @@ from ..model.views import DELAYS, VIEW_AGES, NodeView
 from ..placement.reasons import OTHER_REASON, REASON_PATTERNS, reason_class
 from ..store.reads.schedulers import SchedulerView
 from .counting import SurveyCounts
-from .survey import Survey, group_names, top
+from .survey import OTHER_GROUP, Survey, group_names, top
 from .surveyor import LatestSurvey
 
 TOP_CLASSES: Final = 20
@@ -35,6 +37,9 @@ TOP_CLASSES: Final = 20
 
 TOP_RESOURCES: Final = 20
 """The resources that most nodes declare have figures."""
+
+TOP_ACCOUNTS: Final = 50
+"""The tenants and the limits with most tasks that hold or wait have figures of their own."""
 
 MOST_SCHEDULERS: Final = 64
 """Maximum number of schedulers with figures of their own."""
@@ -150,6 +155,7 @@ class _SurveyCollector(Collector):
         yield _gauge("parsync_held_back_names", about, latest.survey.held_back)
         yield from _waiting(latest.survey)
         yield from _nodes(latest.survey.nodes)
+        yield from _tenancy(latest.survey.tenancy)
         yield from _schedulers(latest.survey.schedulers)
         alive = [scheduler for scheduler in latest.survey.schedulers if scheduler.alive]
         yield from time_metrics(latest.counted, alive[:MOST_SCHEDULERS])
@@ -268,6 +274,49 @@ def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
         for words, amount in sorted(sums.items()):
             family.add_metric(words, amount)
         yield family
+
+
+def _tenancy(tenancy: Tenancy) -> Iterator[Metric]:
+    """Yield the metrics of tenants and limits; those beyond the most used count as `other`.
+
+    What a tenant holds includes the tenants below it, and so a tenant that counts as `other` is
+    left out if its parent does too.
+    """
+    tenant_uses = {t.name: (t.holders or 0) + t.waiting for t in tenancy.tenants}
+    tenant_of = top(tenant_uses, TOP_ACCOUNTS)
+    amounts = Counter[tuple[str, str]]()
+    tenant_waiting = Counter[str]()
+    for tenant in tenancy.tenants:
+        group = tenant_of(tenant.name)
+        parents = map(tenant_of, parents_of(tenant.name))
+        if group == OTHER_GROUP and OTHER_GROUP in parents:
+            continue
+        tenant_waiting[group] += tenant.waiting
+        for name, amount in tenant.amounts.items():
+            amounts[group, name] += amount  # type: ignore[assignment]
+    about = "What the tasks of a tenant and of the tenants below it hold, slots and resources"
+    family = GaugeMetricFamily("parsync_tenant_held", about, labels=["tenant", "amount"])
+    for words, amount in sorted(amounts.items()):
+        family.add_metric(words, amount)
+    yield family
+    about = "Tasks of a tenant and of the tenants below it that wait"
+    yield _gauges("parsync_tenant_waiting", about, "tenant", dict(sorted(tenant_waiting.items())))
+    limit_of = top({x.name: x.holders + x.waiting for x in tenancy.limits}, TOP_ACCOUNTS)
+    limit_units = Counter[str]()
+    limit_waiting = Counter[str]()
+    limit_allowed = Counter[str]()
+    for limit in tenancy.limits:
+        group = limit_of(limit.name)
+        limit_units[group] += limit.units
+        limit_waiting[group] += limit.waiting
+        if limit.allowed is not None:
+            limit_allowed[group] += limit.allowed
+    for metric, help, figures in (
+        ("parsync_limit_held", "Units of a limit that tasks hold", limit_units),
+        ("parsync_limit_allowed", "Units of a limit that tasks may hold at once", limit_allowed),
+        ("parsync_limit_waiting", "Tasks under a limit that wait", limit_waiting),
+    ):
+        yield _gauges(metric, help, "limit", dict(sorted(figures.items())))
 
 
 def _schedulers(schedulers: Iterable[SchedulerView]) -> Iterator[Metric]:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from ..cli.common import show_time
 from ..cli.node_page import left_text
+from ..cli.policy import allowed_text, amounts_text, held_text, limit_note
 from ..model.events import Event
 from ..model.explanation import Explanation
 from ..model.human import labels_shown, needs_shown
@@ -18,6 +19,7 @@ from .history import Moment, chart_values
 from .survey import Survey
 
 MOST_KINDS_SHOWN = 100
+MOST_ACCOUNTS_SHOWN: Final = 200
 NODES_PER_PAGE = 100
 MOST_BOXES = 64
 MOST_EVENTS = 20
@@ -82,6 +84,40 @@ def scheduler_values(survey: Survey | None, moments: Sequence[Moment] = ()) -> d
         "freshness": ages,
         "partitions": partitions,
         **chart_values(moments),
+    }
+
+
+def tenant_values(survey: Survey | None) -> dict[str, Any]:
+    """Return the tenants and the limits, at most MOST_ACCOUNTS_SHOWN of each."""
+    latest = survey or EMPTY_SURVEY
+    tenancy = latest.tenancy
+
+    def age_of(at_ms: int | None) -> str:
+        return "" if at_ms is None else age_text((latest.now_ms - at_ms) / 1000)
+
+    tenants = [
+        (
+            tenant,
+            "-" if tenant.share is None else f"{tenant.share:.0%}",
+            f"{tenant.due:.0%}",
+            held_text(tenant),
+            age_of(tenant.oldest_ms),
+            amounts_text(tenant.at_least),
+            amounts_text(tenant.at_most),
+        )
+        for tenant in tenancy.tenants[:MOST_ACCOUNTS_SHOWN]
+    ]
+    limits = []
+    for limit in tenancy.limits[:MOST_ACCOUNTS_SHOWN]:
+        where = f" on {limit.oldest.node}" if limit.oldest and limit.oldest.node else ""
+        oldest = f"for {age_of(limit.oldest.since_ms)}{where}" if limit.oldest else ""
+        rate = f"{limit.rate}, {limit.used} of {limit.burst} used" if limit.rate else ""
+        limits.append((limit, allowed_text(limit), rate, oldest, limit_note(limit)))
+    return {
+        "tenants": tenants,
+        "tenants_not_shown": max(0, len(tenancy.tenants) - MOST_ACCOUNTS_SHOWN),
+        "limits": limits,
+        "limits_not_shown": max(0, len(tenancy.limits) - MOST_ACCOUNTS_SHOWN),
     }
 
 

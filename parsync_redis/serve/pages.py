@@ -28,7 +28,14 @@ from .api import TASK_STATE_PARAM, TASK_STATES, list_tasks
 from .asker import Asker
 from .feed import KEEP_ALIVE_S, MOST_VIEWERS, EventFeed
 from .health import checks_of
-from .page_values import event_values, node_values, overview_values, scheduler_values, task_values
+from .page_values import (
+    event_values,
+    node_values,
+    overview_values,
+    scheduler_values,
+    task_values,
+    tenant_values,
+)
 from .query import OFFSET, Param, Query, path_and_query
 from .replies import BEGIN, MEDIA_TYPE, Stream
 from .shares import OWNER, Shares
@@ -41,6 +48,7 @@ LINKS: Final = (
     ("/view/nodes", "nodes"),
     ("/view/tasks", "tasks"),
     ("/view/schedulers", "schedulers"),
+    ("/view/tenants", "tenants"),
 )
 PAGE_HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -91,7 +99,7 @@ class Pages:
 
     def routes(self) -> list[Route]:
         """Return the routes."""
-        answers = (self.overview, self.nodes, self.tasks, self.schedulers)
+        answers = (self.overview, self.nodes, self.tasks, self.schedulers, self.tenants)
         routes = [
             Route(path, self._followed(answer))
             for (path, _), answer in zip(LINKS, answers, strict=True)
@@ -225,6 +233,11 @@ class Pages:
             "schedulers.html",
             lambda survey: scheduler_values(survey, moments),
         )
+
+    async def tenants(self, request: Request) -> Response:
+        """Show tenants and limits: what is held, and what waits."""
+        Query(request)
+        return self._of_survey(request, "/view/tenants", "tenants.html", tenant_values)
 
     async def tasks(self, request: Request) -> Response:
         """Show tasks in a state, or one task."""

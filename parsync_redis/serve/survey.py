@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from ..inspect.tenancy import Tenancy, read_tenancy
+from ..model.kind import split_kind
 from ..model.octaves import TOP_NAMES, TimeHistogram
 from ..model.views import KindView, NameView, NodeView, PartitionView
 from ..store.reads.cancel import server_ms
@@ -35,6 +37,7 @@ class Survey:
     refusals: the servers that take no writes.
     runs: task name -> histogram of its run times.
     held_back: how many names nodes hold back, each node counted by itself; as old as `runs`.
+    tenancy: the tenants and limits; as old as `oldest_ms`.
     """
 
     now_ms: int
@@ -48,6 +51,7 @@ class Survey:
     refusals: Sequence[Refusal]
     runs: Mapping[str, TimeHistogram] = field(default_factory=dict)
     held_back: int = 0
+    tenancy: Tenancy = field(default_factory=Tenancy)
 
 
 def group_names(kinds: Sequence[KindView]) -> Callable[[str], str]:
@@ -82,8 +86,11 @@ def read_survey(
     now_ms = server_ms(store)
     if oldest_of and kinds:
         oldest_ms = oldest_of.oldest_ms
+        tenancy = oldest_of.tenancy
     else:
-        oldest_ms = read_oldest(store, lines, group_names(kinds))
+        tenancy = read_tenancy(store, lines, nodes)
+        group_of = group_names(kinds)
+        oldest_ms = read_oldest(store, lines, lambda kind: group_of(split_kind(kind).name))
     if times_of:
         names = times_of.names
         runs = times_of.runs
@@ -105,4 +112,5 @@ def read_survey(
         read_refusals(store),
         runs,
         held_back,
+        tenancy,
     )

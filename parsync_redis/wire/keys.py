@@ -40,6 +40,7 @@ CLUSTER_KINDS = (
     "times",
     "bookings",
     "streaks",
+    "policy",
     "events",
 )
 
@@ -83,6 +84,7 @@ TYPES = {
     "times": "hash",
     "bookings": "hash",
     "streaks": "hash",
+    "policy": "hash",
     "events": "stream",
     "pending": "zset",
     "extra": "hash",

@@ -13,6 +13,7 @@ import tomllib
 import pytest
 import yaml
 
+from parsync_redis.model.policy_reader import read_policy
 from parsync_redis.settings import RULES_TABLE, Settings, load_rules
 from tests.kit.blocks import (
     FILE,
@@ -119,6 +120,9 @@ def test_a_settings_file_loads(tmp_path):
 
 
 def check_settings(block, folder):
+    if block in Document("docs/policy.md").blocks("toml"):
+        read_policy(block.text)
+        return
     if any(block in Document(name).blocks("toml") for name in OTHER_TOML):
         assert tomllib.loads(block.text)
         return

@@ -59,6 +59,7 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "book": commands.book([Booking("n1", "big slots=2", "a", 1000)], 10),
         "learn_times": commands.learn_times({"work": RunTimes(1, 2.0, Counter({16: 1}))}),
         "report_failures": commands.report_failures(0, "n1", 1, 5, True, [("work", 3, 2, 2, 1000)]),
+        "write_policy": commands.write_policy(0, "[limits]", "maria", "limits is new", "[]"),
         "quarantine": commands.quarantine(b"something", 10),
         "discard": commands.discard(commands.keys.queue("names"), "names"),
         "repair_partition": commands.repair_partition(0),

@@ -98,7 +98,7 @@ def test_the_account_that_keeps_a_kind_is_named(lines, ceilings, cause, why):
         assert reason_class(block.why) == expected_class
 
 
-def test_what_an_operator_must_change_is_told_before_what_passes():
+def test_a_reason_that_an_operator_must_end_is_told_before_one_that_passes():
     block = block_of({"@acme": "n=9 slots=200"}, {"@acme": "slots=200", "stripe": "units=0"})
     assert (block.cause, block.is_lasting) == ("paused", True)
     assert not block_of({"@acme": "n=9 slots=200"}, {"@acme": "slots=200"}).is_lasting

@@ -11,7 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.requests import Request
 
 from parsync_redis.cli.options import parse_requirements
+from parsync_redis.inspect.tenancy import Tenancy
 from parsync_redis.integration.worker_options import WORKER_OPTIONS
+from parsync_redis.model.account_views import LimitView, TenantView
 from parsync_redis.model.devices import read_indexes
 from parsync_redis.model.node import NodeState
 from parsync_redis.model.octaves import TimeHistogram
@@ -55,6 +57,10 @@ SURVEY = Survey(
     {"proj.train": 4_000},
     Counts(1, 2, 3, 4, 5, 6),
     [],
+    tenancy=Tenancy(
+        [TenantView("acme", 1.0, 0.5, 1.0, {"slots": 2}, 1, 3, None, {}, {}, "age", "fair")],
+        [LimitView("stripe", 5, 1, 1, 3)],
+    ),
 )
 TIMES = {"proj.train": TimeHistogram.of("7000 12:1")}
 COUNTED = SurveyCounts({}, TIMES, TIMES)
@@ -68,6 +74,9 @@ LABELS: dict[str, set[str] | None] = {
     "resource": None,
     "scheduler": None,
     "partition": None,
+    "tenant": None,
+    "amount": None,
+    "limit": None,
 }
 """The labels of the metrics, with their values where there are only some."""
 

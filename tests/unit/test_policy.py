@@ -70,7 +70,7 @@ def test_the_rows_are_the_ceilings_by_account_and_pattern():
         ("@*", "slots=50"),
         ("@research", "slots=200 mem=68719476736"),
         ("@research/*", "slots=10"),
-        ("@research/anna", "-"),
+        ("@research/anna", "slots=9007199254740991"),
         ("customer:*", "units=1"),
         ("customer:7", "units=0"),
         ("mail", "rate=5/1000 burst=1"),

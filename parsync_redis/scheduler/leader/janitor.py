@@ -30,6 +30,7 @@ from .kinds import KindDuty, expire
 from .nodes import NodeDuty
 from .offers import OfferDuty
 from .places import PlaceDuty
+from .policy import PolicyDuty
 from .schedulers import SchedulerDuty
 
 log = logging.getLogger("parsync.scheduler")
@@ -61,6 +62,7 @@ class Janitor:
         self.black_holes = BlackHoleDuty(store, partitions, lease_s)
         self.damage = DamageDuty(store, partitions, lease_s, pause)
         self.backfill = BackfillDuty(store, lease_s, large)
+        self.policy = PolicyDuty(store)
 
     def reset(self, partitions: Collection[int] | None = None) -> None:
         """Judge nobody for one lease: the server restarted, or this process has just become leader.
@@ -90,6 +92,7 @@ class Janitor:
         guarded(self._store, "audit", self.places.work, clock)
         guarded(self._store, "kinds", self.kinds.work)
         guarded(self._store, "offers", self.offers.work, clock(), self.nodes.names, self.nodes.up)
+        guarded(self._store, "policy", self.policy.work, clock())
         guarded(self._store, "backfill", self.backfill.work, clock())
 
 

@@ -7,7 +7,7 @@ from heapq import nlargest
 from typing import Final
 
 from ...model.ids import readable, shown
-from ...model.kind import Kind, KindLine, split_kind
+from ...model.kind import Kind, KindLine
 from ...model.views import KindView
 from ..store import Store
 
@@ -145,7 +145,7 @@ def read_oldest(
 ) -> dict[str, int]:
     """Return, by group, since when (server time, ms) its first submitted waiting task can be taken.
 
-    group_of: returns the group of a task's name. A group whose task has just left the queue is
+    group_of: returns the group of a kind by its text. A group whose task has just left the queue is
     missing. Raises ServerUnreachable.
     """
     firsts = {(shard, kind): [line.first] for shard, kind, line in lines}
@@ -162,7 +162,7 @@ def read_oldest(
     for (shard, kind), orders in firsts.items():
         first = min(orders, key=lambda order: order % _ORDERS_PER_PRIORITY)
         candidate = (first % _ORDERS_PER_PRIORITY, first, shard, kind)
-        group = group_of(split_kind(kind).name)
+        group = group_of(kind)
         oldest[group] = min(oldest.get(group, candidate), candidate)
     if not oldest:
         return {}

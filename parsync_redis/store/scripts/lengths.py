@@ -17,6 +17,7 @@ from ...model.ids import MAX_ENCODED_ID
 from ...model.limits import MAX_BATCH, MAX_KINDS_BYTES, MAX_MESSAGE, MAX_SLOTS, MAX_WORDS
 from ...model.needs import MAX_TEXT
 from ...model.octaves import TOP_NAMES
+from ...model.policy_reader import MAX_DOCUMENT_BYTES
 from ...model.times import CLASS
 
 MAX_ROWS: Final = 2 * MAX_BATCH
@@ -44,7 +45,10 @@ _LENGTHS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("why", "outcome", "note", "value", "apps"), MAX_PROSE_BYTES),
     **dict.fromkeys(("attempt", "id", "kind", "run", "text"), MAX_MESSAGE),
     "bits": 8 * MAX_SLOTS,
+    "by": _NAME_BYTES,
+    "changes": MAX_PROSE_BYTES,
     "entry": 8192,
+    "history": 64 * 2**10,
     "labels": MAX_TEXT,
     "lost": _NAME_BYTES + _NUMBER_BYTES,
     "message": MAX_MESSAGE,
@@ -71,6 +75,7 @@ _LENGTHS_BY_VERB: Final[Mapping[tuple[str, str], int]] = {
     ("note_choices", "text"): MAX_PROSE_BYTES,
     ("renew_scheduler", "value"): TOP_NAMES
     * (_NAME_BYTES + 512),  # the longest is of waits by name
+    ("write_policy", "text"): MAX_DOCUMENT_BYTES,
 }
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ....model.booking import Booking
-from ....model.replies import Members
+from ....model.replies import Members, WrittenPolicy
 from ....model.streak import Compared, Elsewhere
 from ....model.times import HALVE_ABOVE, RunTimes
 from ..header import Once
@@ -19,6 +19,7 @@ RECORD_LOSS: Final = Script("record_loss")
 LEARN_TIMES: Final = Script("learn_times")
 REPORT_FAILURES: Final = Script("report_failures")
 BOOK: Final = Script("book")
+WRITE_POLICY: Final = Script("write_policy")
 CLUSTER_SCRIPTS: Final = (
     CONFIGURE,
     DEAL_NODE,
@@ -27,6 +28,7 @@ CLUSTER_SCRIPTS: Final = (
     LEARN_TIMES,
     BOOK,
     REPORT_FAILURES,
+    WRITE_POLICY,
 )
 
 _NAME_VALUE: Final = ("name", "value")
@@ -127,6 +129,29 @@ class ClusterCalls(Calls):
         words = [word for booking in bookings for word in (booking.node, booking.text)]
         arguments = BOOK.arguments({"keep_s": keep_s}, ("node", "text"), words)
         return Call(BOOK, [self.keys.shared("bookings")], arguments, int)
+
+    def write_policy(
+        self, version: int, document: str, by: str, changes: str, history: str
+    ) -> Call[WrittenPolicy]:
+        """Write the document of the policy, unless another version than this one is stored.
+
+        version: the version that was read, 0 for none. changes: what changes, in words. history:
+        the versions before, as JSON.
+        """
+
+        def read(reply: Reply) -> WrittenPolicy:
+            is_written, version, writer, when = (text(word) for word in reply)
+            return WrittenPolicy(is_written == "1", int(version), writer, when)
+
+        once: Once = {
+            "version": version,
+            "text": document,
+            "by": by,
+            "changes": cut(changes),
+            "history": history,
+        }
+        arguments = WRITE_POLICY.arguments(once)
+        return Call(WRITE_POLICY, [self.keys.shared("policy")], arguments, read)
 
     def report_failures(
         self,

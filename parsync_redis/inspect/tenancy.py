@@ -1,0 +1,75 @@
+"""Tenants and limits as people see them: the policy, what is held, and what waits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import InvalidInput
+from ..model.account import check_limit, check_tenant
+from ..model.account_views import (
+    HolderView,
+    LimitView,
+    TenantView,
+    limit_views,
+    offered_amounts,
+    tenant_views,
+)
+from ..model.devices import fold
+from ..model.ids import shown
+from ..model.options import close_to
+from ..model.views import NodeView
+from ..store.policy import usual_policy
+from ..store.reads.accounts import read_account_holders, read_accounts, read_oldest_holders
+from ..store.reads.cancel import server_ms
+from ..store.reads.demand import ShardLine, read_lines
+from ..store.reads.views import read_node_views
+from ..store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Tenancy:
+    """The tenants and the limits of a cluster at one moment."""
+
+    tenants: Sequence[TenantView] = ()
+    limits: Sequence[LimitView] = ()
+
+
+def read_tenancy(store: Store, kinds: Sequence[ShardLine], nodes: Sequence[NodeView]) -> Tenancy:
+    """Read the tenants and limits. kinds, nodes: as they were read. Raises ServerUnreachable."""
+    policy = usual_policy(store).policy
+    reading = read_accounts(store, kinds)
+    present = [node for node in nodes if node.state != "down"]
+    offered = offered_amounts((node.slots, fold(node.resources.items())) for node in present)
+    tenants = tenant_views(policy, reading.lines, reading.waiting, reading.oldest_ms, offered)
+    held_limits = [name for name, line in reading.lines.items() if not name.startswith("@")]
+    oldest = read_oldest_holders(store, held_limits)
+    limits = limit_views(policy, reading.lines, reading.waiting, oldest, server_ms(store))
+    return Tenancy(tenants, limits)
+
+
+def read_limits(store: Store) -> list[LimitView]:
+    """Return all limits, sorted by name."""
+    return [*read_tenancy(store, [*read_lines(store)], ()).limits]
+
+
+def read_tenants(store: Store) -> list[TenantView]:
+    """Return all tenants, sorted by name."""
+    return [*read_tenancy(store, [*read_lines(store)], read_node_views(store)).tenants]
+
+
+def read_holders_of(store: Store, account: str) -> list[HolderView]:
+    """Return the tasks that count to a limit, or to a tenant ('@acme'), the oldest first.
+
+    Raises InvalidInput for a limit that nobody knows.
+    """
+    if account.startswith("@"):
+        check_tenant(account.removeprefix("@"))
+        return read_account_holders(store, account)
+    check_limit(account)
+    holders = read_account_holders(store, account)
+    if not holders and usual_policy(store).policy.limit(account) is None:
+        names = [limit.name for limit in read_limits(store)]
+        if account not in names:
+            close = close_to(account, names)
+            hint = f"; did you mean {close}?" if close else ""
+            raise InvalidInput(f"no limit {shown(account)} is in the policy{hint}")
+    return holders

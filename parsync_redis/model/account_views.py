@@ -1,0 +1,219 @@
+"""Views of tenants, limits and their holders for people, and the share of a tenant. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from .account import NO_TENANT, TENANT_MARK
+from .account_line import AccountLine, Ceiling
+from .amount import THOUSANDTHS, amount_number
+from .policy import Policy
+from .policy_document import rate_text
+
+
+@dataclass(frozen=True, slots=True)
+class HolderView:
+    """A task that counts to an account.
+
+    since_ms: since when it counts (server time).
+    node: where it is placed; '' if a scheduler has taken it and no claim has won yet.
+    """
+
+    id: str
+    since_ms: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class LimitView:
+    """A limit.
+
+    allowed: how many units tasks may hold at once; None for any number, or if the policy does not
+        have the limit.
+    units: how many units tasks hold.
+    holders: the number of these tasks.
+    waiting: the number of waiting tasks under it.
+    rate: how many units may start, '100/m'; '' for any number. burst: how many of them at once.
+    used: how many of the burst are used up now.
+    in_policy: whether the policy has the limit, or a pattern for it. Without that no task starts.
+    damaged: whether what it holds is not known; it has room for nothing then.
+    oldest: the task that counts longest, None without holders.
+    """
+
+    name: str
+    allowed: int | None
+    units: int
+    holders: int
+    waiting: int
+    rate: str = ""
+    burst: int = 0
+    used: int = 0
+    in_policy: bool = True
+    damaged: bool = False
+    oldest: HolderView | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TenantView:
+    """A tenant.
+
+    share: the largest part of any amount of the nodes that its tasks hold; None if unknown.
+    due: its part by weight, beside the others of its parent that hold something or wait.
+    amounts: what its tasks hold, by name, `slots` too.
+    holders: the number of these tasks; None for tasks without a tenant, which no account counts.
+    waiting: the number of its waiting tasks.
+    oldest_ms: since when (server time) its oldest waiting task can be taken, None without one.
+    at_least, at_most: as the policy says, amounts by name.
+    order: the order of its own tasks. children: how the tenants below it go, "fair" or "strict".
+    damaged: whether what it holds is not known.
+    """
+
+    name: str
+    weight: float
+    share: float | None
+    due: float
+    amounts: Mapping[str, int | float]
+    holders: int | None
+    waiting: int
+    oldest_ms: int | None
+    at_least: Mapping[str, int | float]
+    at_most: Mapping[str, int | float]
+    order: str
+    children: str
+    damaged: bool = False
+
+
+def limit_views(
+    policy: Policy,
+    lines: Mapping[str, AccountLine],
+    waiting: Mapping[str, int],
+    oldest: Mapping[str, HolderView],
+    now_ms: int,
+) -> list[LimitView]:
+    """Return the limits that the policy names, tasks hold or tasks wait under, sorted by name.
+
+    lines: by account. waiting: the number of waiting tasks by account. oldest: by account.
+    """
+    named = {name for name in policy.limits if not name.endswith("*")}
+    names = {name for name in (*lines, *waiting) if not name.startswith(TENANT_MARK)} | named
+    views = []
+    for name in sorted(names):
+        line = lines.get(name, AccountLine())
+        entry = policy.limit(name)
+        ceiling = Ceiling.of(entry.ceiling if entry else "")
+        views.append(
+            LimitView(
+                name,
+                entry.at_once if entry else None,
+                line.units,
+                line.count,
+                waiting.get(name, 0),
+                rate_text(entry.rate) if entry and entry.rate else "",
+                ceiling.burst,
+                ceiling.used(line, now_ms),
+                entry is not None,
+                line.is_damaged,
+                oldest.get(name),
+            )
+        )
+    return views
+
+
+def tenant_views(
+    policy: Policy,
+    lines: Mapping[str, AccountLine],
+    waiting: Mapping[str, int],
+    oldest_ms: Mapping[str, int],
+    offered: Mapping[str, int],
+) -> list[TenantView]:
+    """Return the tenants that the policy names, tasks hold for or tasks wait for, sorted by name.
+
+    lines, waiting: by account; tasks without a tenant wait under `@-`. oldest_ms: since when the
+    oldest task of each account can be taken. offered: what the open nodes have, in thousandths.
+    Without a tenant of any name there are none.
+    """
+    named = {TENANT_MARK + name for name in policy.tenants if not name.endswith("*")}
+    accounts = {name for name in (*lines, *waiting) if name.startswith(TENANT_MARK)} | named
+    no_tenant = TENANT_MARK + NO_TENANT
+    if accounts <= {no_tenant} and not policy.tenants:
+        return []
+    names = {account.removeprefix(TENANT_MARK) for account in accounts}
+    names |= {parent for name in names for parent in parents_of(name)}
+    active = {
+        name
+        for name in names
+        if waiting.get(TENANT_MARK + name) or lines.get(TENANT_MARK + name, AccountLine()).count
+    }
+    views = []
+    for name in sorted(names):
+        account = TENANT_MARK + name
+        line = lines.get(account, AccountLine())
+        entry = policy.tenant(name)
+        is_counted = name != NO_TENANT and not line.is_damaged
+        views.append(
+            TenantView(
+                name,
+                entry.weight,
+                share_of_line(line, offered) if is_counted and offered else None,
+                due_share(policy, name, active),
+                _numbers(line.amounts.items()),
+                line.count if is_counted else None,
+                waiting.get(account, 0),
+                oldest_ms.get(account),
+                _numbers(entry.at_least),
+                _numbers(entry.at_most),
+                entry.order,
+                entry.children,
+                line.is_damaged,
+            )
+        )
+    return views
+
+
+def parents_of(tenant: str) -> list[str]:
+    """Return the tenants above a tenant, from the root down: `a`, `a/b` of `a/b/c`."""
+    words = tenant.split("/")
+    return ["/".join(words[:depth]) for depth in range(1, len(words))]
+
+
+def share_of_line(line: AccountLine, offered: Mapping[str, int]) -> float:
+    """Return the dominant share: the largest part of any amount that the holders hold."""
+    parts = (line.amounts.get(name, 0) / amount for name, amount in offered.items() if amount > 0)
+    return max(parts, default=0.0)
+
+
+def due_share(policy: Policy, tenant: str, active: Iterable[str]) -> float:
+    """Return a tenant's part by the weights of the tenants that hold something or wait.
+
+    A tenant that neither holds nor waits counts among them here, because it asks for its part. If
+    the parent's children are "strict", the tenants before it are due everything first.
+    """
+    competing = {*active, tenant}
+    due = 1.0
+    for name in (*parents_of(tenant), tenant):
+        parent = name.rpartition("/")[0]
+        level = {sibling for sibling in competing if _parent(sibling) == parent} | {name}
+        if policy.tenant(parent).children == "strict":
+            first = min(level, key=lambda sibling: (policy.tenant(sibling).rank, sibling))
+            due = due if name == first else 0.0
+        else:
+            weights = sum(policy.tenant(sibling).weight for sibling in level)
+            due *= policy.tenant(name).weight / weights
+    return due
+
+
+def _parent(tenant: str) -> str:
+    return tenant.rpartition("/")[0]
+
+
+def _numbers(amounts: Iterable[tuple[str, int]]) -> dict[str, int | float]:
+    return {name: amount_number(amount) for name, amount in amounts}
+
+
+def offered_amounts(nodes: Iterable[tuple[int, Mapping[str, float]]]) -> dict[str, int]:
+    """Return what nodes have together, in thousandths. nodes: (slots, amounts by name) of each."""
+    sums: dict[str, int] = {}
+    for slots, amounts in nodes:
+        sums["slots"] = sums.get("slots", 0) + slots * THOUSANDTHS
+        for name, amount in amounts.items():
+            sums[name] = sums.get(name, 0) + round(amount * THOUSANDTHS)
+    return sums
