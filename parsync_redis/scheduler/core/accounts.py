@@ -40,14 +40,17 @@ class Ask(NamedTuple):
 class Room(NamedTuple):
     """How many tasks of a kind its accounts have room for; inf without a ceiling.
 
+    tasks: less than 0 if the tasks hold more than they may.
     account: the account that has the least room, '' for none.
     due_ms: when the rate of the account gives its next token (server time); inf if tasks wait for
         another reason.
+    by_rate: the tokens of a rate are the bound.
     """
 
     tasks: float
     account: str = ""
     due_ms: float = inf
+    by_rate: bool = False
 
 
 UNLIMITED: Final = Room(inf)
@@ -160,7 +163,7 @@ class Accounts:
             line, text = self._lines[shard].get(ask.account, NO_LINE)
             if line is not NO_LINE[0]:
                 room = self._room_of(ask, line, ceiling_of(ask.account, text), shard)
-                if room.tasks < least.tasks or (not room.tasks and room.due_ms > least.due_ms):
+                if room.tasks < least.tasks or (room.tasks <= 0 and room.due_ms > least.due_ms):
                     least = room
         return least
 
@@ -176,8 +179,8 @@ class Accounts:
         for name, most in ceiling.amounts.items():
             if asked := ask.amounts.get(name, 0):
                 left = most - line.amounts.get(name, 0) - reserved.get(name, 0)
-                tasks = min(tasks, max(0, left // asked))
-        if ceiling.rate is None or not tasks:
+                tasks = min(tasks, left // asked)
+        if ceiling.rate is None or tasks <= 0:
             return Room(tasks, account)
         units = ask.amounts[UNITS] // THOUSANDTHS
         if units > ceiling.burst:
@@ -189,8 +192,9 @@ class Accounts:
         next_ms += reserved.get(UNITS, 0) / THOUSANDTHS * interval_ms
         due_ms = next_ms - (ceiling.burst - units) * interval_ms
         if due_ms > now_ms:
-            return Room(0, account, due_ms)
-        return Room(min(tasks, int((now_ms - due_ms) / (units * interval_ms)) + 1), account)
+            return Room(0, account, due_ms, by_rate=True)
+        starts = int((now_ms - due_ms) / (units * interval_ms)) + 1
+        return Room(min(tasks, starts), account, by_rate=starts <= tasks)
 
     def why(self, kind: Kind, shard: int) -> str:
         """Return which account has no room for a kind, as a sentence for people; '' if all have."""

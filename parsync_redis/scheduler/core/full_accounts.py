@@ -107,14 +107,14 @@ class FullAccounts:
                 break
             waiting = top[1]
             room = self._accounts.room(waiting.asks, waiting.shard)
-            if room.tasks == 0 and room.account == key[1]:
+            if room.tasks <= 0 and room.account == key[1]:
                 self._wait_for_token(key, room)
                 self._roomier.pop(key, None)
                 break
             if room.account == key[1] and room.tasks <= len(leaving):
                 break
             self.discard(waiting)
-            if room.tasks:
+            if room.tasks > 0:
                 leaving.append(waiting)
             else:
                 self.add(waiting, room)

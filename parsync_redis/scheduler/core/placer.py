@@ -309,13 +309,13 @@ class Placer:
                 turns.leave_out(group)
                 continue
             dealt = turns.deal(waiting, unseated, count)
-            reservations = self._reserve(group, seats, sum(dealt.values()))
+            total = sum(dealt.values())
+            room -= total
+            reservations = self._reserve(group, seats, total)
             for kind_dealt, tasks in dealt.items():
+                part = reservations if tasks == total else split_off(reservations, tasks)
                 reserved_in_shard = reserved.setdefault(kind_dealt.shard, {})
-                reserved_in_shard.setdefault(kind_dealt.kind, []).extend(
-                    split_off(reservations, tasks)
-                )
-                room -= tasks
+                reserved_in_shard.setdefault(kind_dealt.kind, []).extend(part)
         if room:
             self.changed.clear()
         self._reserved = reserved

@@ -160,7 +160,7 @@ class QueueCopy:
         if self.tree is None and kind.tenant:
             self._plant()
         room = self.accounts.room(waiting.asks, shard)
-        if room.tasks:
+        if room.tasks > 0:
             self._join(waiting)
         else:
             self.full.add(waiting, room)
@@ -171,7 +171,7 @@ class QueueCopy:
             for waiting in [*group.waiting.values()]:
                 if waiting.asks:
                     room = self.accounts.room(waiting.asks, waiting.shard)
-                    if not room.tasks:
+                    if room.tasks <= 0:
                         self.on_full(waiting, room)
 
     def _plant(self) -> None:

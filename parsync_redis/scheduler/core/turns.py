@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Collection
+from math import inf
 from typing import Final, Protocol
 
 from .kind_group import KindGroup, WaitingKind
@@ -51,15 +52,22 @@ def turns_of(queue: QueueCopy, changed: Collection[int]) -> Turns:
 def tasks_left(queue: QueueCopy, waiting: WaitingKind, seated: int) -> int:
     """Return how many tasks of a kind may get seats besides those that have some.
 
-    A kind for whose tasks an account has no room leaves its group.
+    A kind for whose tasks an account has no room leaves its group. If a ceiling has room for some,
+    one more is asked for: a take that refuses a task marks the account, and a scheduler is woken
+    when it has room again (lua/lib/kind/ceilings.lua).
     """
     left = waiting.count - seated
     if left <= 0 or not waiting.asks:
         return left
     room = queue.accounts.room(waiting.asks, waiting.shard)
-    if not room.tasks:
-        queue.on_full(waiting, room)
-    return min(left, int(room.tasks)) if room.tasks < left else left
+    if room.tasks >= left:
+        return left
+    if room.tasks > 0:
+        return int(room.tasks) + (not room.by_rate)
+    if room.tasks == 0 and seated and room.due_ms == inf:
+        return 1
+    queue.on_full(waiting, room)
+    return 0
 
 
 class AgeTurns:
