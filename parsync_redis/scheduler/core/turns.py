@@ -2,7 +2,6 @@
 
 import heapq
 from collections.abc import Collection
-from math import inf
 from typing import Final, Protocol
 
 from .kind_group import KindGroup, WaitingKind
@@ -63,8 +62,8 @@ def tasks_left(queue: QueueCopy, waiting: WaitingKind, seated: int) -> int:
     if room.tasks >= left:
         return left
     if room.tasks > 0:
-        return int(room.tasks) + (not room.by_rate)
-    if room.tasks == 0 and seated and room.due_ms == inf:
+        return int(room.tasks)
+    if room.tasks == 0 and seated and not room.by_rate:
         return 1
     queue.on_full(waiting, room)
     return 0

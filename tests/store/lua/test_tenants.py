@@ -8,7 +8,6 @@ from parsync_redis.model.task import Submission
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.process.plan_runner import PlanRunner
 from parsync_redis.scheduler.process.policy_reader import PolicyReader
-from parsync_redis.store import Store
 from parsync_redis.store.policy import change_policy
 from tests.kit.driver import Driver
 
@@ -70,22 +69,19 @@ def test_a_scheduler_places_as_many_tasks_of_a_limit_as_it_allows(scheduled: Sch
     assert scheduled.turns() == ["stripe2"]
 
 
-def test_a_scheduler_that_fills_a_limit_lets_the_take_mark_it(
-    scheduled: Scheduled, store: Store
-) -> None:
+def test_a_scheduler_is_woken_when_a_limit_that_it_filled_has_room(scheduled: Scheduled) -> None:
     scheduled.apply("[limits.stripe]\nat_once = 2\n")
     scheduled.submit(1, limits="stripe")
     scheduled.turns()
-    accounts = store.keys.queue("accounts", 0)
-    assert store.client.hget(accounts, "stripe") == b"n=1 units=1"
-    scheduled.drive.run(
-        scheduled.drive.commands.submit(
-            [Submission(f"x{n}", "work", b"", TaskOptions(limits="stripe")) for n in range(3)]
-        )
-    )
+    options = TaskOptions(limits="stripe")
+    tasks = [Submission(f"x{number}", "work", b"", options) for number in range(3)]
+    scheduled.drive.run(scheduled.drive.commands.submit(tasks))
+    # the core knows that the limit has room for one, and asks for two
     assert len(scheduled.turns()) == 1
-    # when a task leaves such an account, a scheduler is woken
-    assert store.client.hget(accounts, "stripe") == b"n=2 units=2 full"
+    place = scheduled.core.won.unconfirmed[0]
+    scheduled.drive.start(place)
+    channel = f"{scheduled.drive.keys.wakes()}:s1"
+    assert scheduled.drive.heard(lambda: scheduled.drive.finish(place), channel)
 
 
 def test_a_scheduler_places_the_next_task_when_a_token_comes(scheduled: Scheduled) -> None:
