@@ -111,20 +111,27 @@ local function write_ends(ended_ids, texts)
   redis.call('HDEL', tasks, unpack(ended_ids))
 end
 
+-- load_reports: read the records of the tasks whose outcomes need more than their lines. Return an
+-- error reply or nil.
+local function load_reports(reports)
+  local refusal = in_full().load_outcomes(reports, args.retention_s)
+  if not refusal then
+    -- This HDEL deletes nothing: a full server allows a script that begins with HDEL, see
+    -- docs/decisions/0015.
+    redis.call('HDEL', messages, '')
+  end
+  return refusal
+end
+
 local refusal, ids = read_rows()
 if refusal or count == 0 then
   return refusal or {}
 end
 local ended_ids, texts, noted, reports, ends, counted = judge_rows(ids)
 redis.call('HEXISTS', ended, '') -- raises an error before the first write if `ended` is no hash
-if #reports > 0 then
-  refusal = in_full().load_outcomes(reports, args.retention_s)
-  if refusal then
-    return refusal
-  end
-  -- This HDEL deletes nothing: a full server allows a script that begins with HDEL, see
-  -- docs/decisions/0015.
-  redis.call('HDEL', messages, '')
+refusal = #reports > 0 and load_reports(reports)
+if refusal then
+  return refusal
 end
 if #ended_ids > 0 then
   write_ends(ended_ids, texts)
@@ -133,12 +140,9 @@ if noted then
   in_full().note_ends(noted)
 end
 if counted then
-  in_full().leave_ended(counted)
+  in_full().leave_ended(counted, #reports == 0 and args.channel)
 end
 if #reports > 0 then
   return in_full().accept_outcomes(reports, ends, args.retention_s, args.channel)
-end
-if counted then
-  in_full().write_waiting(args.channel)
 end
 return {}

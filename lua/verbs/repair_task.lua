@@ -124,9 +124,10 @@ local function settle(task, now)
   return let_wait(task, now)
 end
 
--- enter_accounts: let a task that is not to wait count to its accounts.
-local function enter_accounts(task)
-  if has_accounts(task.line.kind) then
+-- enter_accounts: let a task count to its accounts if it is taken, placed or running.
+local function enter_accounts(task, state)
+  local counts = state == 'taken' or state == 'placed' or state == 'running'
+  if counts and has_accounts(task.line.kind) then
     enter_missing(task.id, task.line.kind)
   end
 end
@@ -151,9 +152,7 @@ if agree(task) then
 end
 remove_wrong_entries(task, home, kind_seen)
 local word = settle(task, now)
-if word == 'taken' or word == 'placed' or word == 'running' then
-  enter_accounts(task)
-end
+enter_accounts(task, word)
 write_outbox(outbox)
 write_changes(meta, kinds, changed)
 return word

@@ -39,9 +39,8 @@ local function count_changes(before, ceilings)
   return changes
 end
 
--- read_hash: return a hash as a table; an empty table for a key of another type.
-local function read_hash(any)
-  local words = redis.pcall('HGETALL', any)
+-- pairs_of: return the reply of HGETALL as a table; an empty table for a key of another type.
+local function pairs_of(words)
   local values = {}
   for i = 1, #words, 2 do
     values[words[i]] = words[i + 1]
@@ -52,7 +51,7 @@ end
 -- let_try: let each account that refused tasks, or whose ceiling has changed, be tried again.
 local function let_try(changes)
   local names = {unpack(changes)}
-  for name in pairs(read_hash(accounts)) do
+  for name in pairs(pairs_of(redis.pcall('HGETALL', accounts))) do
     names[#names + 1] = name
   end
   read_accounts(names)
@@ -66,7 +65,7 @@ refusal = refusal or bad_counts(meta)
 if refusal then
   return refusal
 end
-local changes = count_changes(read_hash(policy), ceilings)
+local changes = count_changes(pairs_of(redis.pcall('HGETALL', policy)), ceilings)
 redis.call('DEL', policy)
 write_all('HSET', policy, flat(ceilings))
 if #changes > 0 then

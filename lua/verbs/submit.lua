@@ -84,10 +84,7 @@ local function judge_row(i, id, kind)
   end
   local is_asked = not word or word == 'next' and in_full().changes_needs(existing[id], kind)
   if is_asked and not (options and options.wait == '1') then
-    if kind.misfit == nil then
-      kind.misfit = misfit(feasible, kind) or kind.counts and in_full().unknown_limit(kind) or false
-    end
-    word = kind.misfit or word
+    word = misfit_of(feasible, kind) or word
   end
   return word
 end

@@ -18,8 +18,8 @@
 -- RETURNS: {version, now_ms, due_ms, anew, more, changes, tasks}
 --   version: at which the copy stands now; due_ms: when the next delayed task is due, or ''
 --   anew: 1 if the scheduler drops its copy first; more: 1 if there are more changes
---   changes: (kind, line or '')*, by their versions, and ('=ACCOUNT', 'HELD of CEILING')* of accounts
---     that changed; behind them those of all accounts to which tasks of the rows count
+--   changes: (kind, line or '')*, by their versions, and ('=ACCOUNT', 'HELD of CEILING')* of
+--     accounts that changed; behind them those of all accounts to which tasks of the rows count
 --   tasks: (row, id, attempt, ready_ms)*. row: 0 if the task was delayed; ready_ms: since when the
 --     task could be taken, and behind a space the node that it avoids. If the record of the task is
 --     damaged, attempt is '' and ready_ms says why
@@ -31,13 +31,8 @@
 -- COMPLEXITY: O(limit * log pending + most + waiting schedulers)
 --- @include kind/changes
 --- @include task/transitions
---- @include task/not_taken
-local GIVEN = {} -- the tasks of the reply: {row, id, attempt, ready_ms, ...}
-local ATTEMPTS = {} -- {id, attempt, ...} of the tasks that this call gives
-local NOT_TAKEN = {} -- {row, id, ...} of tasks that nobody can take; see task/not_taken
-local LEAVING = {} -- kind -> how many tasks leave its queue
+--- @include task/taking
 local COUNTED_KINDS = {} -- the kinds of the rows whose tasks count to accounts
-local BEHIND = {} -- kind -> the order of the first task that stays, nil if it is not known
 
 -- check_call: check the arguments and read meta. Return the error reply; or nil, the schedulers
 -- that wait, and how many takes were undone.
@@ -72,52 +67,6 @@ local function read_asked()
   end
 end
 
--- take_first: choose the first tasks of a kind, `limit` at most: put them into GIVEN and ATTEMPTS,
--- or into NOT_TAKEN. number: the row of the kind in this call.
-local function take_first(number, kind, limit, salt)
-  local counts = has_accounts(kind)
-  if counts then
-    limit = in_full().room_of(kind, tonumber(limit))
-  end
-  local ids, id_behind = first_of(kind, limit)
-  local size = #ids
-  if size == 0 then
-    return
-  end
-  ids[size + 1] = id_behind
-  local lines = redis.call('HMGET', tasks, unpack(ids))
-  local owners = redis.call('HMGET', taken, unpack(ids))
-  local runs = redis.call('HMGET', running, unpack(ids))
-  LEAVING[kind] = size
-  BEHIND[kind] = id_behind and string.match(lines[size + 1] or '', '^%+?%d+@%d+ (%d+) ')
-  touch(kind)
-  local given = #GIVEN
-  local attempts = #ATTEMPTS
-  local first = attempts + 1
-  for i = 1, size do
-    local id = ids[i]
-    local line = lines[i] or ''
-    local is_elsewhere = owners[i] or runs[i] or string.byte(line) == 43 and in_full().is_dead(id)
-    local attempt, ready = next_attempt(line, kind, is_elsewhere, salt)
-    if attempt then
-      ATTEMPTS[attempts + 1] = id
-      ATTEMPTS[attempts + 2] = attempt
-      attempts = attempts + 2
-      GIVEN[given + 1] = number
-      GIVEN[given + 2] = id
-      GIVEN[given + 3] = attempt
-      GIVEN[given + 4] = ready
-      given = given + 4
-    else
-      NOT_TAKEN[#NOT_TAKEN + 1] = number
-      NOT_TAKEN[#NOT_TAKEN + 1] = id
-    end
-  end
-  if counts then
-    in_full().count_taken(kind, ATTEMPTS, first)
-  end
-end
-
 -- choose_tasks: choose the first tasks of the kinds of all rows, and find the delayed tasks that
 -- have come due. Writes nothing. Returns an error reply or nil.
 -- undone: how many takes were undone; has_due: whether a delayed task may be due.
@@ -129,7 +78,7 @@ local function choose_tasks(undone, has_due)
   end
   read_asked()
   for number, row in rows() do
-    take_first(number, row.kind, row.limit, salt)
+    take_first(number, row.kind, row.limit, salt, tasks, taken, running)
   end
   if #NOT_TAKEN > 0 and not refusal then
     refusal = in_full().load_not_taken(NOT_TAKEN, args.retention_s)
@@ -146,6 +95,9 @@ local function write_tasks(has_due)
     in_full().list_accounts()
   end
   announce(changed)
+  if #COUNTED_KINDS > 0 then
+    in_full().write_holders()
+  end
   if #TOUCHED == 0 then
     redis.call('ZADD', changed, 'XX', 0, '') -- changes nothing, but a full server refuses the call
   end
@@ -182,7 +134,6 @@ local version, anew, more, changes = changes_since(kinds, changed, args.since, a
 note_waiting(args.channel, meta, waiters, args.scheduler, args.waits)
 due_ms = has_due and next_due() or due_ms
 if #COUNTED_KINDS > 0 then
-  in_full().add_account_lines(changes, COUNTED_KINDS)
-  due_ms = in_full().due_by_rates(COUNTED_KINDS, due_ms)
+  due_ms = in_full().tell_accounts(changes, COUNTED_KINDS, due_ms)
 end
 return {version, now_ms(), due_ms, anew, more, changes, GIVEN}

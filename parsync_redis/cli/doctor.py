@@ -18,7 +18,8 @@ from ..inspect.checkup import check_up
 from ..inspect.server_checks import Check
 from ..model.printable import printable
 from ..store.repair.quarantine import QuarantineEntry, clear, entries
-from ..store.repair.repair_all import Finding, repair_all
+from ..store.repair.recount import Finding
+from ..store.repair.repair_all import repair_all
 from ..store.store import Store
 from .common import (
     ClusterName,

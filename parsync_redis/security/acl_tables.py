@@ -42,6 +42,7 @@ VIEW_RIGHTS: Final[CommandsByKind] = {
     "p:nodes": "hgetall",
     "p:notes": "hgetall",
     "p:slots": "hmget",
+    "q:accounts": "hgetall hmget",
     "q:choices": "hget",
     "q:choices_1": "hget",
     "q:dead": "zscore",
@@ -49,7 +50,9 @@ VIEW_RIGHTS: Final[CommandsByKind] = {
     "q:ended_1": "hmget",
     "q:ended_2": "hmget",
     "q:extra": "hget hmget",
+    "q:holders": "zrange",
     "q:kinds": "hget hgetall hmget",
+    "q:policy": "hgetall",
     "q:running": "hmget",
     "q:taken": "hmget",
     "q:tasks": "hmget",
@@ -92,6 +95,7 @@ AUDIT_RIGHTS: Final[CommandsByKind] = {
     "p:notes": "hget",
     "p:slots": "hgetall hmget hscan",
     "q:*": "ttl",
+    "q:accounts": "hmget hscan",
     "q:changed": "zcard zrangebyscore zscan zscore",
     "q:dead": "zcard zmscore zscan",
     "q:ended": "hmget hscan",
@@ -99,11 +103,13 @@ AUDIT_RIGHTS: Final[CommandsByKind] = {
     "q:ended_2": "hmget hscan",
     "q:expires": "zmscore",
     "q:extra": "hmget",
-    "q:kinds": "hget hlen hscan hvals",
+    "q:holders": "zcard zrange zscore",
+    "q:kinds": "hexists hget hlen hmget hscan hvals",
     "q:later": "zcard zmscore zscan",
     "q:messages": "hexists hlen",
     "q:meta": "hget hmget",
-    "q:pending": "zcard zmscore zrange zscan",
+    "q:pending": "zcard zcount zmscore zrange zscan",
+    "q:policy": "hmget",
     "q:running": "hlen hmget hscan",
     "q:taken": "hlen hmget hscan",
     "q:tasks": "hlen hmget hscan",
@@ -113,13 +119,14 @@ AUDIT_RIGHTS: Final[CommandsByKind] = {
 The audit counts messages and does not read them: they have the arguments of all tasks.
 """
 
-AUDIT_SCRIPTS: Final = "look_at_nodes look_over repair_partition repair_queue"
+AUDIT_SCRIPTS: Final = "look_at_nodes look_over recount repair_partition repair_queue"
 """The scripts that look, by which the rights of an auditing viewer are chosen.
 
 EVALSHA is not bound to them: such a viewer may run any script up to its first write.
 """
 
 CLIENT_RIGHTS: Final[CommandsByKind] = {
+    "q:accounts": "hdel hset",
     "q:apps": "zrevrange",
     "q:changed": "zadd",
     "q:dead": "zrem",
@@ -130,12 +137,14 @@ CLIENT_RIGHTS: Final[CommandsByKind] = {
     "q:expires": "zadd",
     "q:extra": "del expire hdel hset",
     "q:feasible": "del hexists hlen hset",
+    "q:holders": "zrem",
     "q:kinds": "hdel hexists hset",
     "q:later": "zadd zrem",
     "q:messages": "hdel hexists hget hset",
     "q:meta": "hincrby hmget",
     "q:names": "hget hmget",
     "q:outbox": "lpush lrem ltrim",
+    "q:policy": "hmget",
     "q:pending": "zadd zcard zcount zrem",
     "q:running": "hdel",
     "q:shapes": "hgetall hvals",
@@ -196,6 +205,7 @@ SCHEDULER_RIGHTS: Final[CommandsByKind] = {
     "p:nodes": "del hdel hexists hget hkeys hmget hset",
     "p:notes": "del hdel hget hset",
     "p:slots": "del hdel hget hgetall hscan hset",
+    "q:accounts": "del hdel hexists hlen hscan hset",
     "q:apps": "del zadd zrem zrevrange zscore",
     "q:changed": "del zadd zcard zrangebyscore zrem zscan zscore",
     "q:choices": "del hdel hlen hset rename",
@@ -208,12 +218,14 @@ SCHEDULER_RIGHTS: Final[CommandsByKind] = {
     "q:expires": "del zadd zmscore zrangebyscore zrem zscore",
     "q:extra": "del exists expire hdel hset",
     "q:feasible": "del hdel hgetall hset",
+    "q:holders": "del zadd zcard zrange zrem zscore",
     "q:kinds": "del hdel hexists hlen hscan hset hvals",
     "q:later": "del zadd zcard zmscore zrange zrangebyscore zrem zscan zscore",
     "q:messages": "del hdel hexists hget hlen hscan hset",
     "q:meta": "del hdel hget hincrby hmget hset",
     "q:names": "del hdel hget hgetall hmget hsetnx",
     "q:outbox": "del lpush ltrim",
+    "q:policy": "del hgetall hmget hset",
     "q:pending": "del zadd zcard zcount zmscore zrange zrem zremrangebyrank zscan zscore",
     "q:running": "del hdel hget hlen hscan hset",
     "q:shapes": "del hdel hget hgetall hset hvals",
@@ -238,7 +250,8 @@ SCRIPTS_BY_ROLE: Final[Mapping[Role, str]] = {
     Role.SCHEDULER: "align book cancel commit configure deal_node discard expire forget_node look_at_nodes look_over "
     "note_choices repair_kind repair_offers repair_partition repair_queue repair_task restore set_reason "
     "record_loss offer purge quarantine read_partition read_tasks reclaim release renew_scheduler "
-    "report_failures requeue revive rotate set_node confirm take give_back write_policy",
+    "report_failures requeue revive rotate set_node confirm take give_back set_policy write_policy "
+    "recount",
     Role.SERVE: "cancel read_tasks revive set_node submit",
 }
 """The scripts that each role runs."""
@@ -273,6 +286,7 @@ _READS: Final = (
 READ_COMMANDS: Final = frozenset(_READS.split())
 
 OPERATOR_RIGHTS: Final[CommandsByKind] = {
+    "q:accounts": "hdel hset",
     "p:events": "del xadd",
     "p:free": "setbit",
     "p:left": "hdel hset",
@@ -285,12 +299,14 @@ OPERATOR_RIGHTS: Final[CommandsByKind] = {
     "q:events": "del xadd",
     "q:expires": "zadd",
     "q:extra": "del expire hdel hset",
+    "q:holders": "zrem",
     "q:kinds": "hdel hexists hset",
     "q:later": "zrem",
     "q:messages": "hdel hget",
     "q:meta": "hincrby hmget",
     "q:outbox": "lpush ltrim",
     "q:pending": "zadd zcard zcount zrem",
+    "q:policy": "hmget",
     "q:running": "hdel",
     "q:taken": "hdel",
     "q:tasks": "hdel hset",

@@ -84,7 +84,6 @@ TYPES = {
     "times": "hash",
     "bookings": "hash",
     "streaks": "hash",
-    "policy": "hash",
     "events": "stream",
     "pending": "zset",
     "extra": "hash",
@@ -198,6 +197,10 @@ class Keys:
     def pending(self, kind: str, shard: int = 0) -> str:
         """Return the key of the tasks of a kind that wait in a shard, sorted by order."""
         return self.prefix("pending:", shard) + kind
+
+    def holders(self, account: str, shard: int = 0) -> str:
+        """Return the key of the tasks of a shard that count to an account."""
+        return self.prefix("holders:", shard) + account
 
     def shard_in(self, key: str) -> int | None:
         """Return the number of a key's shard, None for a key that is not of the task queue."""

@@ -93,6 +93,8 @@ def _kind(script: Script, argument: str) -> str:
         return ""
     if argument == "inbox":
         return "p:inbox"
+    if argument == "holders" or argument.startswith("KEY.holders .."):
+        return "q:holders"
     if argument == "key" or argument.startswith(("KEY.extra ..", "extra_prefix ..")):
         return "q:extra"
     # of a kind: pending, queue.pending, KEY.pending .. kind

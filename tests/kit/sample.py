@@ -18,6 +18,9 @@ HELD = Place("a", nth(1), 0, "n1", (0,), 1, 1, "gpu=1")
 EPOCH = 7
 """The epoch of the partition there."""
 
+UNDER = TaskOptions(tenant="acme", limits="stripe")
+"""The options of a task that counts to accounts there."""
+
 
 def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
     """Return a call of each verb that would change something in the cluster of test_refusals.py."""
@@ -40,6 +43,8 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "set_reason": commands.set_reason([("work slots=1", "why")]),
         "note_choices": commands.note_choices([("a", "{}")], 0),
         "align": commands.align(0, 1, 1, 9),
+        "set_policy": commands.set_policy([("stripe", "units=2")]),
+        "recount": commands.recount(["stripe"]),
         "offer": commands.offer("n2", "slots=1"),
         "register_node": commands.register_node(0, "n1", 0, 1.0, "slots=2"),
         "commit": commands.commit(
@@ -86,8 +91,13 @@ def rare_calls(commands: Commands) -> dict[str, list[Call[Any]]]:
             commands.submit([Submission("new", "work", b"", TaskOptions.of({"slots": 2}))]),
             commands.submit([Submission("dead", "work", b"", publication="c1")]),
             commands.submit([Submission("a", "work", b"", after=HELD.attempt)]),
+            commands.submit([Submission("new", "work", b"", UNDER)]),
         ],
-        "take": [commands.take("s1", [("work slots=1", 9)]), commands.take("s1", waits="wait")],
+        "take": [
+            commands.take("s1", [("work slots=1", 9)]),
+            commands.take("s1", waits="wait"),
+            commands.take("s1", [("work slots=1 for=acme under=stripe", 9)]),
+        ],
         "start": [commands.start([other])],
         "finish": [
             commands.finish([(HELD, "again", "")]),

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from parsync_redis.cli.common import print_table
 from parsync_redis.model.kind import Kind, KindLine
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
@@ -91,7 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=50)
     turns = parser.parse_args().turns
-    print(f"{'TENANTS':>9} {'KINDS':>9} {'CHANGES MS':>11} {'PLAN MS':>9} {'WORST MS':>9}")
+    rows: list[tuple[str, ...]] = []
     for tenants, kinds in ((0, 100), (0, 10_000), (100, 100), (10_000, 10_000), (10_000, 100_000)):
         bench = TurnBench(tenants, kinds)
         bench.turn_ms(0)
@@ -99,7 +100,9 @@ def main() -> None:
         changes_ms = median(heard for heard, _ in times)
         plan_ms = median(planned for _, planned in times)
         worst_ms = max(planned for _, planned in times)
-        print(f"{tenants:>9,} {kinds:>9,} {changes_ms:11.2f} {plan_ms:9.2f} {worst_ms:9.2f}")
+        figures = (f"{value:.2f}" for value in (changes_ms, plan_ms, worst_ms))
+        rows.append((f"{tenants:,}", f"{kinds:,}", *figures))
+    print_table(("TENANTS", "KINDS", "CHANGES MS", "PLAN MS", "WORST PLAN MS"), rows, "")
 
 
 if __name__ == "__main__":

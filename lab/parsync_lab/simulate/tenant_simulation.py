@@ -51,8 +51,8 @@ class TenantLoad:
 class TenantMeasure:
     """The figures of a simulation.
 
-    waits_s: by tenant, (when it was submitted, how long it waited) of each placed task. held: for each tick, (time, slots held by
-    tenant).
+    waits_s: by tenant, (when it was submitted, how long it waited) of each placed task.
+    held: for each tick, (time, slots held by tenant).
     """
 
     waits_s: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
@@ -138,7 +138,8 @@ class TenantSimulation:
             core.on_wake(0)
         for _ in range(MOST_ROUNDS):
             order = self._rng.permutation(len(self.cores)).tolist()
-            if not any([self._turn(index, now_s, run_s) for index in order]):
+            busy = [self._turn(index, now_s, run_s) for index in order]
+            if not any(busy):
                 break
         self.measure.held.append((now_s, dict(self._held)))
 

@@ -7,13 +7,14 @@
 -- full: a take has refused tasks because of the account: when holders leave, a scheduler is woken
 -- The zset `holders:ACCOUNT` has the ids of the tasks, by the time (ms) since which each counts.
 -- A damaged line stays as it is, and its account has room for nothing, until `recount` writes the
--- line anew. A script calls leave_accounts or count_taken for its tasks; write_changes (lib/kind/changing)
--- writes what it has changed.
+-- line anew. A script calls leave_accounts or count_taken for its tasks; write_changes
+-- (lib/kind/changing.lua) writes what it has changed.
 --- @include call/batch
 --- @include call/clock
 --- @include kind/waiting
 --- @include task/line
 local ACCOUNTS = {} -- name -> account, a table with the fields below
+local ARE_READABLE = true -- false if `accounts` is a key of another type
 local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds}, ...}
 
 -- The fields of an account:
@@ -98,6 +99,7 @@ local function read_accounts(names)
   for from = 1, #unread, 1000 do
     local to = math.min(from + 999, #unread)
     local lines = redis.pcall('HMGET', KEY.accounts, unpack(unread, from, to))
+    ARE_READABLE = ARE_READABLE and not lines.err
     for i = from, to do
       parse_account(account_of(unread[i]), lines.err and '' or lines[i - from + 1])
     end

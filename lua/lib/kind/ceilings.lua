@@ -19,11 +19,13 @@ local function pattern_of(name)
   return head and head .. '*' or name
 end
 
--- parse_ceiling: put a ceiling, or false for none, into the fields of an account.
+-- parse_ceiling: put a ceiling, or false for none, into the fields of an account. A text that is
+-- too long is none.
 local function parse_ceiling(account, text)
+  text = text and #text <= 4096 and text
   account.ceiling_text = text or '-'
   account.allowed = text and {}
-  for word, amount in string.gmatch(text or '', '(%l[%l%d_.]*)=(%d+%.?%d*)') do
+  for word, amount in string.gmatch(text or '', '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
     account.allowed[word] = tonumber(amount)
   end
   local number, period = string.match(text or '', 'rate=(%d+)/(%d+)')

@@ -7,15 +7,15 @@ local HAS_ROOM = false -- whether tasks have left an account that was full
 -- add_amounts: add `factor` times what one task holds to what an account holds. Thousandths stay
 -- exact.
 local function add_amounts(account, asked, factor)
-  local held = account.held
+  local amounts_held = account.held
   for name, amount in pairs(asked) do
-    local sum = (held[name] or 0) + factor * amount
-    held[name] = math.max(0, sum % 1 == 0 and sum or math.floor(sum * 1000 + 0.5) / 1000)
+    local sum = (amounts_held[name] or 0) + factor * amount
+    amounts_held[name] = math.max(0, sum % 1 == 0 and sum or math.floor(sum * 1000 + 0.5) / 1000)
   end
 end
 
--- count_taken: let taken tasks of a kind count to their accounts. ids: {id, any, ...}, from place `first`
--- on.
+-- count_taken: let taken tasks of a kind count to their accounts. ids: {id, any, ...}, from place
+-- `first` on.
 local function count_taken(kind, ids, first)
   local size = math.ceil((#ids - first + 1) / 2)
   if size == 0 then
@@ -37,8 +37,8 @@ local function count_taken(kind, ids, first)
   end
 end
 
--- remove_leaving: take the tasks that leave out of the holders of an account. Only a task that was a
--- holder counts, so a repeated call changes nothing.
+-- remove_leaving: take the tasks that leave out of the holders of an account. Only a task that was
+-- a holder counts, so a repeated call changes nothing.
 local function remove_leaving(name, account)
   for _, leaving in ipairs(account.leaving) do
     for from = 1, #leaving.ids, 1000 do
@@ -62,10 +62,7 @@ end
 
 -- number_text: return an amount as text, with three decimals at most.
 local function number_text(amount)
-  if amount % 1 == 0 then
-    return string.format('%d', amount)
-  end
-  return (string.gsub(string.format('%.3f', amount), '0+$', ''))
+  return string.format(amount % 1 == 0 and '%d' or '%.16g', amount)
 end
 
 -- account_text: return the line of an account without the mark `full`.
@@ -86,6 +83,13 @@ local function account_text(account)
   return table.concat(words, ' ')
 end
 
+-- write_holders: write the tasks that count_taken entered among the holders of their accounts.
+local function write_holders()
+  for _, name in ipairs(list_accounts()) do
+    write_all('ZADD', KEY.holders .. name, ACCOUNTS[name].entering)
+  end
+end
+
 -- write_accounts: write the accounts that this call has touched.
 local function write_accounts()
   local names = list_accounts()
@@ -94,8 +98,6 @@ local function write_accounts()
   local emptied = {}
   for _, name in ipairs(names) do
     local account = ACCOUNTS[name]
-    write_all('ZADD', KEY.holders .. name, account.entering)
-    account.entering = {}
     remove_leaving(name, account)
     local is_used = account.full or (account.next or 0) > tonumber(now_ms())
     if account.count == 0 and not is_used then
@@ -108,8 +110,10 @@ local function write_accounts()
       lines[#lines + 1] = account_text(account) .. (account.full and ' full' or '')
     end
   end
-  write_all('HSET', KEY.accounts, lines)
-  write_all('HDEL', KEY.accounts, emptied)
+  if ARE_READABLE then
+    write_all('HSET', KEY.accounts, lines)
+    write_all('HDEL', KEY.accounts, emptied)
+  end
 end
 
 -- write_changes: write the accounts and the kinds that this call has changed. Returns whether a
@@ -128,9 +132,9 @@ local function account_line(name)
   return (account.count and account_text(account) or 'damaged') .. ' of ' .. account.ceiling_text
 end
 
--- add_account_lines: add ('=ACCOUNT', line) of the accounts of these kinds, each once, to the changes
--- of a take's reply.
-local function add_account_lines(changes, kinds_asked)
+-- tell_accounts: add ('=ACCOUNT', line) of the accounts of these kinds, each once, to the changes
+-- of a take's reply. Return due_ms, or when a rate lets a task of the kinds start if it is sooner.
+local function tell_accounts(changes, kinds_asked, due_ms)
   for _, kind in ipairs(kinds_asked) do
     for _, share in ipairs(shares_of(kind)) do
       local account = account_of(share.name)
@@ -141,6 +145,7 @@ local function add_account_lines(changes, kinds_asked)
       end
     end
   end
+  return due_by_rates(kinds_asked, due_ms)
 end
 
 -- put_account_lines: put the lines of accounts into the changes of a take's reply.

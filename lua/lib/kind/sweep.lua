@@ -1,5 +1,5 @@
--- Forget kinds of which no task waits any more, and accounts that nothing counts to. The leader calls the script that does it, so that
--- a client's login needs no right to delete kinds.
+-- Forget kinds of which no task waits any more, and accounts that nothing counts to. The leader
+-- calls the script that does it, so that a client's login needs no right to delete kinds.
 --- @include call/batch
 
 -- is_crowded: return whether `changed` has 10,000 entries more than twice the kinds that wait,
@@ -15,8 +15,8 @@ local function is_crowded(kinds, changed)
 end
 
 -- sweep: if `changed` is crowded, remove kinds and accounts without a line, the oldest of the next
--- 1,000 first, and raise `floor` of meta to the version of the last kind looked at. A scheduler whose
--- copy is older than `floor` reads all kinds anew. Each call begins at `floor`, so no kind is
+-- 1,000 first, and raise `floor` of meta to the version of the last kind looked at. A scheduler
+-- whose copy is older than `floor` reads all kinds anew. Each call begins at `floor`, so no kind is
 -- looked at twice.
 local function sweep(meta, kinds, changed)
   if not is_crowded(kinds, changed) then

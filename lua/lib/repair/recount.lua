@@ -26,8 +26,8 @@ local function share_in(kind, name)
   end
 end
 
--- judge_holders: add what these holders hold to `count`, {held = {}, count = number}. Add those that
--- do not count to the account to `strays`.
+-- judge_holders: add what these holders hold to `count`, {held = {}, count = number}. Add those
+-- that do not count to the account to `strays`.
 local function judge_holders(name, count, ids, strays)
   local lines = read_list(KEY.tasks, ids)
   local owners = read_list(KEY.taken, ids)
@@ -71,11 +71,11 @@ end
 
 -- count_anew: make the line of an account anew from its holders, and remove those that are none.
 local function count_anew(name, count, strays)
-  local key = KEY.holders .. name
-  if bad_type(key, 'zset') then
-    redis.call('DEL', key)
+  local holders = KEY.holders .. name
+  if bad_type(holders, 'zset') then
+    redis.call('DEL', holders)
   end
-  write_all('ZREM', key, strays)
+  write_all('ZREM', holders, strays)
   local account = touch_account(name)
   account.count = count.count
   account.held = count.held
@@ -86,11 +86,11 @@ end
 -- enter_missing: let a task that is taken, placed or running count to its accounts.
 local function enter_missing(id, kind)
   for _, share in ipairs(shares_of(kind)) do
-    local key = KEY.holders .. share.name
-    if bad_type(key, 'zset') then
-      redis.call('DEL', key)
+    local holders = KEY.holders .. share.name
+    if bad_type(holders, 'zset') then
+      redis.call('DEL', holders)
     end
-    redis.call('ZADD', key, 'NX', now_ms(), id)
+    redis.call('ZADD', holders, 'NX', now_ms(), id)
     account_of(share.name).is_checked = false
     local is_sound, count, strays = is_sound_account(share.name)
     if not is_sound then

@@ -1,5 +1,6 @@
 -- Look for tasks that contradict their indexes, many tasks at once. Writes nothing.
 --- @include repair/entries
+--- @include repair/recount
 --- @include task/line_check
 
 -- look_at_kind: read the orders of tasks in the queue of their kind into `orders`, by row. Suspect

@@ -118,13 +118,15 @@ local function attempt_of(run)
   return #run <= 140000 and string.match(run, '^%S+ (%S+)') or nil
 end
 
--- has_accounts: return whether a kind, or a line that ends in a kind, names a tenant or limits.
+-- has_accounts: return whether a kind, or a line that ends in a kind, names a tenant or limits. No
+-- line is longer than 20,000 bytes.
 local function has_accounts(kind)
-  return string.find(kind, ' for=', 1, true) or string.find(kind, ' under=', 1, true)
+  return #kind <= 20000
+    and (string.find(kind, ' for=', 1, true) or string.find(kind, ' under=', 1, true))
 end
 
--- split_accounts: return the name, the needs and the strategy of a kind as one text, its tenant, and
--- its limits; nil for a kind without a tenant, or without limits.
+-- split_accounts: return the name, the needs and the strategy of a kind as one text, its tenant,
+-- and its limits; nil for a kind without a tenant, or without limits.
 local function split_accounts(kind)
   local head, limits = string.match(kind, '^(.-) under=(%S+)$')
   head = head or kind

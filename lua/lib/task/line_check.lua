@@ -5,30 +5,37 @@
 
 -- is_sound_limit: return whether a word of a kind is a limit, 'stripe' or 'stripe*2'.
 local function is_sound_limit(word)
-  local name, units = string.match(word, '^(%w[%w_.:@+/-]*)%*?(%d*)$')
-  local number = units == '' and 1 or tonumber(units)
-  return name and #name <= 128 and number and number >= 1 and number <= 1000
+  local name, units = string.match(word, '^([^*]+)%*(%d+)$')
+  local number = tonumber(units or 1)
+  name = name or word
+  return #name <= 128 and string.find(name, '^%w[%w_.:@+/-]*$') and number >= 1 and number <= 1000
+end
+
+-- is_sound_tenant: return whether a word between two '/' of a tenant is well formed.
+local function is_sound_tenant(word)
+  return #word <= 32 and string.find(word, '^[%l%d][%l%d_.-]*$')
+end
+
+-- are_words: return whether words, that a pattern finds in a text, are sound, `most` at most.
+-- doubled: two marks of those between words.
+local function are_words(text, pattern, doubled, most, is_sound)
+  local mark = string.sub(doubled, 1, 1)
+  local count = 0
+  for word in string.gmatch(text, pattern) do
+    count = count + 1
+    if count > most or not is_sound(word) then
+      return false
+    end
+  end
+  return count > 0 and not string.find(mark .. text .. mark, doubled, 1, true)
 end
 
 -- are_accounts: return whether the tenant and the limits in a kind are well formed; see
 -- parsync_redis/model/account.py.
 local function are_accounts(kind)
   local _, tenant, limits = split_accounts(kind)
-  local count = 0
-  for word in string.gmatch((tenant or 'none') .. '/', '([^/]*)/') do
-    count = count + 1
-    if not string.find(word, '^[%l%d][%l%d_.-]*$') or #word > 32 or count > 3 then
-      return false
-    end
-  end
-  count = 0
-  for word in string.gmatch((limits or 'none') .. ',', '([^,]*),') do
-    count = count + 1
-    if not is_sound_limit(word) or count > 8 then
-      return false
-    end
-  end
-  return true
+  return (not tenant or are_words(tenant, '[^/]+', '//', 3, is_sound_tenant))
+    and (not limits or are_words(limits, '[^,]+', ',,', 8, is_sound_limit))
 end
 
 -- flaw: return which part of a line is damaged, or nil; the line is nil if its text is no line. A

@@ -95,18 +95,22 @@ local function note_ends(ends)
   end
 end
 
--- leave_ended: take ended tasks out of their accounts. ids_by_kind: {kind -> ids}.
-local function leave_ended(ids_by_kind)
+-- write_waiting: write what waits now and what accounts hold; wake a scheduler if it may take more.
+local function write_waiting(channel)
+  if write_changes(KEY.meta, KEY.kinds, KEY.changed) then
+    wake(channel, KEY.meta)
+  end
+end
+
+-- leave_ended: take ended tasks out of their accounts. ids_by_kind: {kind -> ids}; channel: false
+-- if accept_outcomes will write the accounts.
+local function leave_ended(ids_by_kind, channel)
   look_at_index()
   for kind, ids in pairs(ids_by_kind) do
     leave_accounts(kind, ids)
   end
-end
-
--- write_waiting: write what now waits, and what accounts hold; wake a scheduler if it may place more.
-local function write_waiting(channel)
-  if write_changes(KEY.meta, KEY.kinds, KEY.changed) then
-    wake(channel, KEY.meta)
+  if channel then
+    write_waiting(channel)
   end
 end
 

@@ -1,6 +1,7 @@
 -- Check the parts of a call of submit that all rows share: the kinds, and the keys that only some
 -- calls read.
 --- @include kind/ceilings
+--- @include kind/feasible
 --- @include kind/fits
 --- @include kind/waiting
 --- @include task/line_check
@@ -33,7 +34,8 @@ end
 local function read_kind(priority, kind, pending_prefix)
   local name, needs = string.match(kind, '^([!-~]+) (slots=%d.*)$')
   local counts = has_accounts(kind)
-  local is_plain = name and not counts and #name < 256 and #kind <= 12000 and has_only_words(needs, true)
+  local is_short = name and #name < 256 and #kind <= 12000
+  local is_plain = is_short and not counts and has_only_words(needs, true)
   if not is_plain then
     name, needs = in_full().split_any_kind(kind)
   end
@@ -84,6 +86,14 @@ local function unknown_limit(kind)
     end
   end
   return false
+end
+
+-- misfit_of: return why no task of a kind may wait: unknown, infeasible, nolimit; false if it may.
+local function misfit_of(feasible, kind)
+  if kind.misfit == nil then
+    kind.misfit = misfit(feasible, kind) or kind.counts and in_full().unknown_limit(kind) or false
+  end
+  return kind.misfit
 end
 
 -- check_call: check the kinds, the number of shards and the apps of the call. Return the reply of a

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from ...model.account import NO_TENANT, TENANT_MARK
 from ...model.policy import STRICT, Policy, TenantEntry
-from .accounts import Accounts, AccountAmounts, amounts_of
+from .accounts import AccountAmounts, Accounts, amounts_of
 from .kind_group import KindGroup, WaitingKind
 from .ranking import Ranking
 

@@ -11,7 +11,8 @@ from typing import Final
 
 from ...store.reads.tasks import GENERATIONS
 from ...store.repair.losses import KEEP_S
-from ...store.repair.repair_all import Finding, Repairer, ShardDamage, level_lost
+from ...store.repair.recount import Finding, Recounter
+from ...store.repair.repair_all import Repairer, ShardDamage, level_lost
 from ...store.scripts.calls.repair import QueueCounts
 from ...store.store import Store
 from ..process.guarded import guarded, unless_away
@@ -87,6 +88,7 @@ class DamageDuty:
         self._lease_s = lease_s
         self._pause = pause
         self._repairer = Repairer(store, partitions, _log)
+        self._recounter = Recounter(store, _log)
         self._next = 0
         self._share = 1.0
         self._levels: dict[int, int] = {}
@@ -165,7 +167,7 @@ class DamageDuty:
         whats = ("tasks", *GENERATIONS)
         remaining = max(100, TASKS_PER_PASS // self._store.keys.shards)
         with unless_away(self._store):
-            self._account_cursors[shard] = self._repairer.recount(
+            self._account_cursors[shard] = self._recounter.recount_page(
                 shard, self._account_cursors.get(shard, 0), ACCOUNTS_PER_PASS
             )
             rests.rest()

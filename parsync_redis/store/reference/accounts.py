@@ -16,7 +16,7 @@ from ...model.kind import Kind
 from ...model.needs import parse_needs
 from .records import World
 
-_WORD: Final = re.compile(r"([a-z][a-z0-9_.]*)=([\d.]+)")
+_CEILING_WORD: Final = re.compile(r"([a-z][a-z0-9_.]*)=([\d.]+)")
 _RATE: Final = re.compile(r"rate=(\d+)/(\d+)(?: burst=(\d+))?")
 
 
@@ -24,26 +24,28 @@ _RATE: Final = re.compile(r"rate=(\d+)/(\d+)(?: burst=(\d+))?")
 class AccountLine:
     """What counts to an account.
 
-    holders: id -> since when (ms). held: amounts in thousandths. next_ms: until when the rate is
-    used up. full: a take has refused tasks because of the account.
+    holders: id -> since when (ms). amounts: what they hold, in thousandths. next_ms: until when the
+    rate is used up. full: a take has refused tasks because of the account.
     """
 
     holders: dict[str, int] = field(default_factory=dict)
-    held: dict[str, int] = field(default_factory=dict)
+    amounts: dict[str, int] = field(default_factory=dict)
     next_ms: float | None = None
     full: bool = False
 
-    def add(self, asked: Mapping[str, int], factor: int) -> None:
+    def add(self, share: Mapping[str, int], factor: int) -> None:
         """Add `factor` times what one task holds."""
-        for name, amount in asked.items():
-            self.held[name] = max(0, self.held.get(name, 0) + factor * amount)
+        for name, amount in share.items():
+            self.amounts[name] = max(0, self.amounts.get(name, 0) + factor * amount)
 
     @property
     def text(self) -> str:
         """The stored line, without the mark `full`."""
-        names = ["slots", "units", *sorted(self.held.keys() - {"slots", "units"})]
+        names = ["slots", "units", *sorted(self.amounts.keys() - {"slots", "units"})]
         words = [f"n={len(self.holders)}"]
-        words += [f"{name}={amount_text(self.held[name])}" for name in names if self.held.get(name)]
+        words += [
+            f"{name}={amount_text(self.amounts[name])}" for name in names if self.amounts.get(name)
+        ]
         words += [] if self.next_ms is None else [f"next={self.next_ms:.3f}"]
         return " ".join(words)
 
@@ -62,7 +64,7 @@ class Ceiling:
         rate = _RATE.search(text)
         allowed = {
             name: read_amount(amount)
-            for name, amount in _WORD.findall(text)
+            for name, amount in _CEILING_WORD.findall(text)
             if name not in ("rate", "burst")
         }
         if rate is None:
@@ -95,11 +97,11 @@ class Accounts:
     def room(self, kind: str, limit: int) -> int:
         """Return how many tasks of a kind may be taken, `limit` at most."""
         room = limit
-        for account, asked in shares_of(kind):
-            room = min(room, self._room_in(account, asked, limit))
+        for account, share in shares_of(kind):
+            room = min(room, self._room_in(account, share, limit))
         return room
 
-    def _room_in(self, account: str, asked: Mapping[str, int], limit: int) -> int:
+    def _room_in(self, account: str, share: Mapping[str, int], limit: int) -> int:
         line = self._line(account)
         text = self.ceiling_text(account)
         room = limit
@@ -107,8 +109,8 @@ class Accounts:
             room = 0
         ceiling = Ceiling.of(text or "")
         for name, allowed in ceiling.allowed.items():
-            if room > 0 and asked.get(name):
-                room = min(room, (allowed - line.held.get(name, 0)) // asked[name])
+            if room > 0 and share.get(name):
+                room = min(room, (allowed - line.amounts.get(name, 0)) // share[name])
         if room < limit and not line.full:
             line.full = True
             self.touched.add(account)
@@ -116,34 +118,34 @@ class Accounts:
             now = self._world.now_ms
             ahead = max(line.next_ms or 0, now) - now
             tokens = floor(ceiling.burst - ahead / ceiling.interval_ms + 1e-6)
-            room = min(room, tokens * THOUSANDTHS // asked["units"])
+            room = min(room, tokens * THOUSANDTHS // share["units"])
         return max(room, 0)
 
     def enter(self, kind: str, id: str) -> None:
         """Let a taken task count."""
-        for account, asked in shares_of(kind):
+        for account, share in shares_of(kind):
             line = self._line(account)
             self.touched.add(account)
             line.holders[id] = self._world.now_ms
-            line.add(asked, 1)
+            line.add(share, 1)
             ceiling = Ceiling.of(self.ceiling_text(account) or "")
             if ceiling.interval_ms:
                 begin = max(line.next_ms or 0, self._world.now_ms)
-                line.next_ms = begin + asked["units"] // THOUSANDTHS * ceiling.interval_ms
+                line.next_ms = begin + share["units"] // THOUSANDTHS * ceiling.interval_ms
 
     def leave(self, kind: str, id: str, undone: bool = False) -> None:
         """Let a task count no more, if it counts. undone: its take is undone."""
-        for account, asked in shares_of(kind):
+        for account, share in shares_of(kind):
             line = self._line(account)
             self.touched.add(account)
             if line.holders.pop(id, None) is None:
                 continue
-            line.add(asked, -1)
+            line.add(share, -1)
             self.has_room |= line.full
             line.full = False
             if undone and line.next_ms is not None:
                 ceiling = Ceiling.of(self.ceiling_text(account) or "")
-                line.next_ms -= asked["units"] // THOUSANDTHS * ceiling.interval_ms
+                line.next_ms -= share["units"] // THOUSANDTHS * ceiling.interval_ms
 
     def write(self) -> list[str]:
         """End a script: forget accounts that nothing counts to. Returns the touched accounts."""
@@ -177,10 +179,10 @@ def shares_of(kind: str) -> Iterator[tuple[str, Mapping[str, int]]]:
     """Yield the accounts of a kind, and what one task holds of each, in thousandths."""
     parsed = Kind.of(kind)
     needs = parse_needs(parsed.needs)
-    asked = {"slots": needs.slots * THOUSANDTHS}
-    asked |= {name: amount for name, amount in needs.amounts if not undeclared(name)}
+    share = {"slots": needs.slots * THOUSANDTHS}
+    share |= {name: amount for name, amount in needs.amounts if not undeclared(name)}
     for account in parsed.accounts:
         if account.is_tenant:
-            yield account.name, asked
+            yield account.name, share
         else:
             yield account.name, {"units": account.units * THOUSANDTHS}

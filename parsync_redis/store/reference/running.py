@@ -77,9 +77,9 @@ class Running(Tasks):
             self.enter(self.tasks[id].job.kind, id, self.tasks[id].order)
         self.write_kinds()
         version, anew, has_more, changes = self.changes_since(since, most)
-        asked = dict.fromkeys(account for kind, _ in rows for account, _ in shares_of(kind))
-        if asked:
-            lines = [(f"={account}", self.accounts.line(account)) for account in asked]
+        accounts = dict.fromkeys(account for kind, _ in rows for account, _ in shares_of(kind))
+        if accounts:
+            lines = [(f"={account}", self.accounts.line(account)) for account in accounts]
             changes = last_of_each([*changes, *lines])
         next_due = min(self.later.values()) if self.later else None
         return Took(version, now, next_due, anew, has_more, changes, tasks)

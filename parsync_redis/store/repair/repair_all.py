@@ -22,6 +22,7 @@ from ..scripts.calls.repair import Damage, QueueCounts
 from ..server.server_errors import AWAY, is_damage
 from ..store import Store
 from .lost_leases import now_ms, places_in, put_back_leases, runs_by_leases
+from .recount import Finding, Recounter
 from .repair import keep, repair_keys, repair_task
 from .soundness import is_sound
 
@@ -57,19 +58,6 @@ KINDS_PER_ROUND_TRIP: Final = 5
 """Queues of kinds that are checked in a row: other clients wait some milliseconds for each."""
 MESSAGES_PER_LOOK: Final = 20
 """Messages that one call checks: each may have two million bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Damage that was found.
-
-    where: the key, and behind a space its field. flaw: what is wrong. done: what was done, '' for
-    nothing.
-    """
-
-    where: str
-    flaw: str
-    done: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,36 +178,13 @@ class Repairer:
             yield from self._whole(shard, b"pending " + kind, most, skip=True)
         for index in (*INDEXES_OF_QUEUE, "tasks", *GENERATIONS):
             yield from self._whole(shard, index, most)
-        cursor = self.recount(shard, 0, most)
+        recounter = Recounter(self.store, self.tell, self.dry)
+        cursor = recounter.recount_page(shard, 0, most)
         while cursor:
-            cursor = self.recount(shard, cursor, most)
-        self._recount(shard, more_accounts)
+            cursor = recounter.recount_page(shard, cursor, most)
+        recounter.recount(shard, more_accounts)
         if messages:
             yield from self._whole(shard, "messages", MESSAGES_PER_LOOK)
-
-    def recount(self, shard: int, cursor: int, most: int) -> int:
-        """Compare about `most` accounts of a shard with the tasks that count to them.
-
-        cursor: 0, or the cursor of the last look. Returns the next cursor, 0 at the end.
-        """
-        key = self.store.keys.queue("accounts", shard)
-        try:
-            next_cursor, lines = self.store.read("hscan", key, cursor, None, most)
-        except DamagedState:
-            return 0  # repair_numbers reports the key
-        self._recount(shard, [*lines])
-        return int(next_cursor)
-
-    def _recount(self, shard: int, accounts: Sequence[bytes]) -> None:
-        key = self.store.keys.queue("accounts", shard)
-        for start in range(0, len(accounts), MAX_BATCH):
-            batch = accounts[start : start + MAX_BATCH]
-            words = self.store.run(self.store.commands.recount(batch, shard, self.dry))
-            for account, word in zip(batch, words, strict=True):
-                if word != "sound":
-                    flaw = "its line and the tasks that count to it contradict each other"
-                    done = "" if self.dry else "counted anew"
-                    self.tell(Finding(f"{key} {readable(account)[:200]}", flaw, done))
 
     def kinds(self, shard: int) -> list[bytes]:
         """Return the kinds of which tasks wait in a shard, or waited lately."""

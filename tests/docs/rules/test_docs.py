@@ -47,6 +47,7 @@ def test_the_page_of_keys_lists_every_key_and_no_other():
     right |= {
         keys.extra("ID").replace("q0", "qN"),
         keys.pending("KIND").replace("q0", "qN"),
+        keys.holders("ACCOUNT").replace("q0", "qN"),
         keys.inbox(7, "NODE").replace("p7", "pN"),
         keys.stats("SCHEDULER"),
     }

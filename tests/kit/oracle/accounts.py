@@ -25,10 +25,10 @@ def audit_accounts(
             kind = Kind.of(TaskLine.of(tasks[id]).kind).text
         except ValueError:
             continue
-        for account, asked in shares_of(kind):
+        for account, share in shares_of(kind):
             line = expected.setdefault(account, AccountLine())
             line.holders[id] = 0
-            line.add(asked, 1)
+            line.add(share, 1)
     for account in sorted(expected.keys() | lines.keys() | holders.keys()):
         counted = expected.get(account, AccountLine())
         words = Counter(word for word in lines.get(account, "n=0").split() if is_amount(word))

@@ -28,6 +28,7 @@ DIRECT = {
         "p:inbox": "exists",
         "p:nodes": "hgetall hmget",
         "p:slots": "hmget",
+        "q:accounts": "hscan",
         "q:changed": "zscan",
         "q:dead": "zmscore",
         **dict.fromkeys(("q:ended", "q:ended_1", "q:ended_2"), "hmget"),
@@ -57,6 +58,7 @@ DIRECT = {
     },
     Role.SCHEDULER: {
         ":times": "hmget",
+        "q:accounts": "hscan",
         "p:meta": "hget",
         "p:nodes": "hexists hgetall",
         "p:alive": "hgetall",

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from parsync_redis.errors import BrokenContract, ServerUnreachable
-from parsync_redis.model.task import StoredState
+from parsync_redis.model.task import StoredState, Submission
 from parsync_redis.store import Call, Store
 from parsync_redis.store.scripts.calls import ALL_SCRIPTS
 from tests.kit.driver import Driver, dump
-from tests.kit.sample import EPOCH, HELD, sample_calls
+from tests.kit.sample import EPOCH, HELD, UNDER, sample_calls
 from tests.kit.waiting import run
 
 
@@ -35,6 +35,8 @@ def busy_cluster(drive: Driver) -> Driver:
     drive.submit("late", expiry_ms=0)
     drive.submit("due", delay_ms=0)
     drive.offer("n0", "slots=4", "work", "new")
+    drive.store.run(drive.commands.set_policy([("stripe", "units=1")]))
+    drive.store.run(drive.commands.submit([Submission("counts", "work", b"", UNDER)]))
     return drive
 
 
