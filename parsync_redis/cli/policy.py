@@ -141,7 +141,7 @@ def set_policy(
             return foresee_change(client.store, stored, policy)
 
         outlook = client.requests.do(foresee)
-        changes = client.set_policy(*assignments, by=operator_name())
+        changes = client.set_policy(assignments, by=operator_name())
         version = client.policy().version
     _print_applied(version, changes, outlook, as_json)
 

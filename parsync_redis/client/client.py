@@ -224,7 +224,13 @@ class ParsyncClient(PolicyMethods):
         needs = self.requests.do(lambda: near_node(store, placement_options)).needs
         return self.requests.do(
             lambda: explain_plan(
-                store, name, needs, placement_options.priority, placement_options.strategy
+                store,
+                name,
+                needs,
+                placement_options.priority,
+                placement_options.strategy,
+                placement_options.tenant,
+                placement_options.limits,
             )
         )
 

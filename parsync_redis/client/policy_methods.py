@@ -1,5 +1,7 @@
 """The methods of ParsyncClient about who goes first: the policy, its tenants and limits."""
 
+from collections.abc import Sequence
+
 from ..model.account_views import HolderView, LimitView, TenantView
 from ..store.policy import PolicyView, change_policy, set_values, view_policy
 from ..store.store import Store
@@ -29,11 +31,11 @@ class PolicyMethods:
         """
         return self.requests.do(lambda: change_policy(self.store, lambda _: document, by)[1])
 
-    def set_policy(self, *assignments: str, by: str = "") -> list[str]:
+    def set_policy(self, assignments: Sequence[str], by: str = "") -> list[str]:
         """Set values of the policy, all or none; return what changes, in words.
 
-        assignments: 'limits.stripe.at_once=3'; an empty value removes the key or the entry. by: who
-            sets them, for the history. Comments of the document are lost.
+        assignments: ['limits.stripe.at_once=3']; an empty value removes the key or the entry.
+        by: who sets them, for the history. Comments of the document are lost.
 
         Raises InvalidInput, as `apply_policy` does.
         """

@@ -46,7 +46,7 @@ LIMIT_KEYS: Final = ("at_once", "rate", "burst")
 """The keys of a limit's entry."""
 PERIODS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 """The units of rates and durations, in milliseconds."""
-_RATE: Final = re.compile(r"(\d{1,7})/([smhd])", re.ASCII)
+_RATE_TEXT: Final = re.compile(r"(\d{1,7})/([smhd])", re.ASCII)
 _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd])", re.ASCII)
 _ORDER: Final = re.compile(r"[a-z][a-z0-9_]{0,31}", re.ASCII)
 _LIMITS_PATTERN: Final = re.compile(rf"{LIMIT_PATTERN}", re.ASCII)
@@ -247,7 +247,7 @@ def _read_burst(path: str, value: Any) -> int:
 
 
 def _read_rate(path: str, value: Any) -> StartRate | None:
-    match = _RATE.fullmatch(value) if isinstance(value, str) else None
+    match = _RATE_TEXT.fullmatch(value) if isinstance(value, str) else None
     if match is None or not 1 <= int(match[1]) <= MAX_AT_ONCE:
         right = f'a text such as "100/m": 1 to {MAX_AT_ONCE:,} in one s, m, h or d'
         raise _must(path, value, right)

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel
 
+from ..model.account_views import LimitView, TenantView
 from ..model.events import Event
 from ..model.explanation import Explanation
 from ..model.status import TaskStatus
@@ -70,6 +71,8 @@ Nodes = Page[NodeView]
 Schedulers = Page[SchedulerView]
 Kinds = Page[KindView]
 Names = Page[NameView]
+Tenants = Page[TenantView]
+Limits = Page[LimitView]
 
 
 class OneNode(Fresh):

@@ -98,6 +98,8 @@ class Api:
             Operation(
                 "/names", self.names, {200: answers.Names, **errors}, (NAME_PARAM, *PAGE_PARAMS)
             ),
+            Operation("/tenants", self.tenants, {200: answers.Tenants, **errors}, PAGE_PARAMS),
+            Operation("/limits", self.limits, {200: answers.Limits, **errors}, PAGE_PARAMS),
             Operation(
                 "/tasks", self.tasks, {200: answers.TaskList, **errors}, (TASK_STATE_PARAM, LIMIT)
             ),
@@ -159,6 +161,14 @@ class Api:
         return self._page(
             request, query, lambda survey: [n for n in survey.names if name.match(n.name)]
         )
+
+    async def tenants(self, request: Request, query: Query) -> Response:
+        """List tenants, as `parsync tenants` does."""
+        return self._page(request, query, lambda survey: survey.tenancy.tenants)
+
+    async def limits(self, request: Request, query: Query) -> Response:
+        """List limits, as `parsync limits` does."""
+        return self._page(request, query, lambda survey: survey.tenancy.limits)
 
     async def demand(self, request: Request, query: Query) -> Response:
         """Say how many slots and machines of a kind are wanted; an error if the survey is stale."""

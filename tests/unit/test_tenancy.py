@@ -125,6 +125,13 @@ def test_the_limits_beyond_the_most_used_count_as_other():
     assert len([name for name in samples if name.startswith("parsync_limit_held")]) == 51
 
 
+def test_a_tenant_below_another_one_counts_once_as_other():
+    lines = {f"@t{n:02}": AccountLine.of("n=9 slots=9") for n in range(TOP_ACCOUNTS)}
+    lines |= {name: AccountLine.of("n=1 slots=1") for name in ("@z", "@z/a", "@z/b")}
+    samples = metrics_of(Tenancy(tenant_views(Policy(), lines, {}, {}, OFFERED), ()))
+    assert samples['parsync_tenant_held{amount="slots",tenant="other"}'] == 1
+
+
 def test_the_page_has_a_row_for_each_tenant_and_limit():
     survey = replace(EMPTY_SURVEY, now_ms=61_000, tenancy=tenancy())
     pages = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined)

@@ -29,6 +29,12 @@ STRIPE = "[limits.stripe]\nat_once = 2\n"
 ACME = "[tenants.acme]\nat_most = {slots = 1}\n"
 
 
+@pytest.fixture
+def drive(store: Store) -> Driver:
+    """Return a driver of an empty cluster on each real server: people are told ages by INFO."""
+    return Driver(store)
+
+
 def apply(store: Store, document: str, by: str = "maria") -> list[str]:
     """Apply a document; return what has changed."""
     return change_policy(store, lambda _: document, by)[1]
@@ -154,10 +160,28 @@ def test_a_damaged_document_is_named_and_can_be_replaced(drive: Driver):
     assert stored_policy(drive.store).version == 2
 
 
+def test_a_process_that_dies_between_leaves_all_shards_ahead_of_the_document(drive: Driver):
+    drive.keys.shards = 3
+    apply(drive.store, STRIPE)
+    client: Any = drive.store.client
+
+    def die() -> None:
+        if all(client.hexists(key, "@acme") for key in drive.keys.queues("policy")):
+            raise InterruptedError
+
+    drive.store.before = die
+    with pytest.raises(InterruptedError):
+        apply(drive.store, STRIPE + ACME)
+    drive.store.before = lambda: None
+    assert stored_policy(drive.store).text == STRIPE
+    assert settle_policy(drive.store) == [0, 1, 2]
+    assert read_rows(drive.store) == {shard: {"stripe": "units=2"} for shard in range(3)}
+
+
 def test_every_shard_gets_the_ceilings(drive: Driver):
     drive.keys.shards = 3
     apply(drive.store, STRIPE)
-    assert read_rows(drive.store) == dict.fromkeys(range(3), {"stripe": "units=2"})
+    assert read_rows(drive.store) == {shard: {"stripe": "units=2"} for shard in range(3)}
     drive.run(drive.commands.set_policy([], 1))
     assert settle_policy(drive.store) == [1]
 

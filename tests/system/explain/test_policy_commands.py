@@ -38,7 +38,7 @@ def cluster(tmp_path_factory):
         settings = Settings.load(url=server.url, cluster="shop", partitions=1)
         join_cluster(store, settings, create=True)
         drive = Driver(store)
-        store.run(store.commands.renew_scheduler("s1"))
+        store.run(store.commands.renew_scheduler("s1", stats={"placed": 2}))
         drive.node("n1", 4)
         assert run("policy", "apply", "policy.toml").exit_code == 0
         for id in ("one", "two", "three"):
@@ -74,7 +74,7 @@ def test_limits_show_what_is_held_and_the_holders(cluster):
     assert (limit["units"], limit["allowed"], limit["waiting"]) == (2, 2, 1)
     assert limit["oldest"]["node"] == "n1"
     head, row = told("limits").splitlines()
-    assert head.split() == ["LIMIT", "HELD", "ALLOWED", "WAITING", "RATE", "USED", "OLDEST"]
+    assert head.split() == ["LIMIT", "HELD", "ALLOWED", "WAITING", "RATE", "USED", "OLDEST", "NOTE"]
     assert row.split()[:5] == ["stripe", "2", "2", "1", "600/m"]
     assert {line.split()[0] for line in told("limits", "stripe").splitlines()[1:]} == {"one", "two"}
 

@@ -13,6 +13,7 @@ from parsync_redis.model.ids import encode_id
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.taints import offered_taints
 from parsync_redis.model.task import TaskState
+from parsync_redis.store.policy import change_policy
 from tests.kit import REPO
 from tests.kit.servers import PRIMARIES
 from tests.kit.serving import serving, url_of
@@ -33,6 +34,8 @@ def driver(store):
     that is dead.
     """
     driver = set_up(store)
+    policy = "[tenants.acme]\n[limits.stripe]\nat_once = 5"
+    change_policy(store, lambda _: policy, "maria")
     driver.node("n1", 4, {"gpu": 4}, {"gpu_model": "a100"})
     driver.node("n2", 8, {"mem": 64}, p=1)
     offer = Resources.of(2, None, {"zone": ["a", "b"]}, offered_taints(["spot"])).text
@@ -71,10 +74,13 @@ def test_a_list_is_what_the_command_lists(driver, serve):
         ("kinds", "demand"),
         ("names", "names"),
         ("schedulers", "schedulers"),
+        ("tenants", "tenants"),
+        ("limits", "limits"),
     ):
         status, found = serve.json(f"{V1}/{path}")
         assert (status, found["items"]) == (200, printed(driver, command))
         assert (found["total"], found["limit"], found["offset"]) == (len(found["items"]), 100, 0)
+        assert bool(found["items"]) == (path not in ("names", "schedulers"))
         assert (found["stale"], found["age_s"] < 5, found["now_ms"] > 0) == (False, True, True)
 
 

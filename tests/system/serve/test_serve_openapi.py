@@ -276,6 +276,8 @@ def test_each_documented_status_occurs_and_its_answer_matches_the_document(site)
         "/schedulers",
         "/kinds",
         "/names",
+        "/tenants",
+        "/limits",
         "/tasks",
         "/demand",
     ):
@@ -302,6 +304,8 @@ def test_each_documented_status_occurs_and_its_answer_matches_the_document(site)
         "/schedulers",
         "/kinds",
         "/names",
+        "/tenants",
+        "/limits",
         "/demand",
         "/events",
     ):

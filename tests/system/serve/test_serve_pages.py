@@ -159,7 +159,8 @@ def test_pages_break_no_word_show_units_and_fit_a_narrow_window(driver, browser)
             "an id, a name or a state has two lines"
         )
         browser.driver.set_window_size(500, 800)
-        for path in ("/", "/view/nodes", "/view/tasks", f"/view/tasks?id={id}", "/view/schedulers"):
+        pages = ("/", "/view/nodes", "/view/tasks", "/view/schedulers", "/view/tenants")
+        for path in (*pages, f"/view/tasks?id={id}"):
             browser.open(serve, path)
             assert browser.driver.execute_script(wide) <= 0, path
 
@@ -411,6 +412,7 @@ def test_pages_work_without_javascript_and_their_policy_forbids_unneeded_sources
             ("/", "proj.huge slots=1 gpu=9"),
             ("/view/nodes", "gpu_model:a100"),
             ("/view/schedulers", "no schedulers: parsync scheduler"),
+            ("/view/tenants", "no limits: parsync policy apply FILE makes them"),
             ("/view/tasks", "id=held"),
             ("/view/tasks?id=held", "running"),
         ):
