@@ -1,4 +1,4 @@
-"""Accounts in the core: a kind whose account has no room takes no seats until it has."""
+"""AccountsCopy in the core: a kind whose account has no room takes no seats until it has."""
 
 from math import inf
 
@@ -6,7 +6,7 @@ import pytest
 
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.replies import Took
-from parsync_redis.scheduler.core.accounts import Accounts, asks_of
+from parsync_redis.scheduler.core.accounts import AccountsCopy, asks_of
 from parsync_redis.scheduler.core.core import Core
 from tests.kit.core_rig import Queue, make, node, reasons, see, takes
 
@@ -53,7 +53,7 @@ def written(core: Core) -> dict[str, str]:
 def test_a_kind_has_the_room_of_its_fullest_account(
     kind: str, lines: dict[str, str], tasks: float
 ) -> None:
-    accounts = Accounts(1)
+    accounts = AccountsCopy(1)
     for account, line in lines.items():
         accounts.set(0, account, line)
     assert accounts.room(asks_of(Kind.of(kind)), 0).tasks == tasks
@@ -74,7 +74,7 @@ def test_a_kind_has_the_room_of_its_fullest_account(
 def test_a_rate_has_the_tokens_of_its_burst(
     line: str, units: int, tasks: float, due_ms: float
 ) -> None:
-    accounts = Accounts(1)
+    accounts = AccountsCopy(1)
     accounts.set(0, "stripe", line)
     accounts.on_time(0, 1000)
     limit = "stripe" if units == 1 else f"stripe*{units}"
@@ -83,7 +83,7 @@ def test_a_rate_has_the_tokens_of_its_burst(
 
 
 def test_a_tenant_holds_what_its_lines_of_all_shards_say_and_what_is_reserved() -> None:
-    accounts = Accounts(2)
+    accounts = AccountsCopy(2)
     asks = asks_of(Kind.of("work slots=2 for=a/b"))
     accounts.set(0, "@a/b", "n=1 slots=3 gpu=1 of -")
     accounts.set(1, "@a/b", "n=1 slots=4 of slots=9")

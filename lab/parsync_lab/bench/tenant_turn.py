@@ -23,7 +23,7 @@ from parsync_redis.model.replies import Snapshot, Took
 from parsync_redis.scheduler.core.core import Core
 
 NODES: Final = 40
-SLOTS_OF_NODE: Final = 10
+SLOTS_EACH: Final = 10
 FREED: Final = 20
 """Number of slots that become free in a turn."""
 TASKS_OF_KIND: Final = 1000
@@ -38,10 +38,9 @@ class TurnBench:
     def __init__(self, tenants: int, kinds: int) -> None:
         self.core = Core("s1", 1, Strategy.QUALITY, 1.5, np.random.default_rng(1))
         self._version = 1
-        offer = Resources.of(SLOTS_OF_NODE)
+        offer = Resources.of(SLOTS_EACH)
         nodes = [
-            Node(f"n{n}", "up", 1, 0, SLOTS_OF_NODE * n, SLOTS_OF_NODE, 1.0, offer)
-            for n in range(NODES)
+            Node(f"n{n}", "up", 1, 0, SLOTS_EACH * n, SLOTS_EACH, 1.0, offer) for n in range(NODES)
         ]
         self.core.on_nodes(0, nodes, 1)
         self._kinds = [
@@ -60,13 +59,13 @@ class TurnBench:
             line = KindLine(TASKS_OF_KIND, number, number + TASKS_OF_KIND * kinds)
             yield text, str(line)
             if tenant := Kind.of(text).tenant:
-                held = 1 + number // kinds
-                yield f"=@{tenant}", f"n={held} slots={held} of -"
+                count = 1 + number // kinds
+                yield f"=@{tenant}", f"n={count} slots={count} of -"
 
     def _free(self, slots: int) -> None:
         """Give the core a read of the partition with so many free slots."""
         self._version += 1
-        bits = np.zeros(NODES * SLOTS_OF_NODE, dtype=bool)
+        bits = np.zeros(NODES * SLOTS_EACH, dtype=bool)
         bits[:slots] = True
         self.core.on_snapshot(
             Snapshot(0, self._version, 1, np.packbits(bits).tobytes(), {}), float(self._version)
@@ -91,12 +90,12 @@ def main() -> None:
     """Print the CPU time of a turn for some numbers of tenants and kinds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=50)
-    turns = parser.parse_args().turns
+    count = parser.parse_args().turns
     rows: list[tuple[str, ...]] = []
     for tenants, kinds in ((0, 100), (0, 10_000), (100, 100), (10_000, 10_000), (10_000, 100_000)):
         bench = TurnBench(tenants, kinds)
         bench.turn_ms(0)
-        times = [bench.turn_ms(1 + number) for number in range(turns)]
+        times = [bench.turn_ms(1 + number) for number in range(count)]
         changes_ms = median(heard for heard, _ in times)
         plan_ms = median(planned for _, planned in times)
         worst_ms = max(planned for _, planned in times)

@@ -27,7 +27,7 @@ from ..replay.virtual_store import VirtualStore
 from .parameters import SIM_NODE_SLOTS, Parameters
 
 TENANT_TASK: Final = "work"
-MOST_ROUNDS: Final = 200
+TURNS_OF_TICK: Final = 200
 """The most round trips of a tick."""
 
 
@@ -52,16 +52,16 @@ class TenantMeasure:
     """The figures of a simulation.
 
     waits_s: by tenant, (when it was submitted, how long it waited) of each placed task.
-    held: for each tick, (time, slots held by tenant).
+    slots_held: for each tick, (time, slots held by tenant).
     """
 
     waits_s: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
-    held: list[tuple[float, dict[str, int]]] = field(default_factory=list)
+    slots_held: list[tuple[float, dict[str, int]]] = field(default_factory=list)
     placements: int = 0
 
     def shares(self, tenant: str, begin_s: float, slots: int) -> list[float]:
         """Return the tenant's share of all slots at each tick from `begin_s` on."""
-        return [held.get(tenant, 0) / slots for at_s, held in self.held if at_s >= begin_s]
+        return [count.get(tenant, 0) / slots for at_s, count in self.slots_held if at_s >= begin_s]
 
 
 class TenantSimulation:
@@ -136,12 +136,12 @@ class TenantSimulation:
         for core in self.cores:
             core.on_tick(number)
             core.on_wake(0)
-        for _ in range(MOST_ROUNDS):
+        for _ in range(TURNS_OF_TICK):
             order = self._rng.permutation(len(self.cores)).tolist()
             busy = [self._turn(index, now_s, run_s) for index in order]
             if not any(busy):
                 break
-        self.measure.held.append((now_s, dict(self._held)))
+        self.measure.slots_held.append((now_s, dict(self._held)))
 
     def _turn(self, index: int, now_s: float, run_s: float) -> bool:
         """Carry out one plan of a scheduler; return whether there was something to do."""
@@ -205,6 +205,6 @@ class TenantSimulation:
             self._held[tenant] -= len(place.slots)
             ended[place.partition].append(place)
         for partition, places in ended.items():
-            outcomes = [(place, "succeeded", "") for place in places]
-            self._store.run(self._store.commands.finish(outcomes))
+            finish = self._store.commands.finish([(place, "succeeded", "") for place in places])
+            self._store.run(finish)
             self._store.run(self._store.commands.release(partition, places))

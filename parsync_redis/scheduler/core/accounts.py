@@ -86,7 +86,7 @@ def parent_of(account: str) -> str:
     return account.rpartition("/")[0] or TENANT_MARK
 
 
-class Accounts:
+class AccountsCopy:
     """What accounts hold, as far as this scheduler knows. An account without a line has room."""
 
     def __init__(self, shards: int) -> None:
@@ -140,9 +140,9 @@ class Accounts:
 
     def _add(self, account: str, amounts: AccountAmounts, sign: int) -> None:
         """Add to what a tenant holds in all shards, or take away."""
-        held = self._held.setdefault(account, {})
-        _add_to(held, amounts, sign)
-        if not any(held.values()):
+        amounts_held = self._held.setdefault(account, {})
+        _add_to(amounts_held, amounts, sign)
+        if not any(amounts_held.values()):
             del self._held[account]
         _add_to(self._held_below.setdefault(parent_of(account), {}), amounts, sign)
 
@@ -177,9 +177,9 @@ class Accounts:
         reserved = self._reserved[shard].get(account, NO_AMOUNTS)
         tasks = inf
         for name, most in ceiling.amounts.items():
-            if asked := ask.amounts.get(name, 0):
-                left = most - line.amounts.get(name, 0) - reserved.get(name, 0)
-                tasks = min(tasks, left // asked)
+            if amount := ask.amounts.get(name, 0):
+                amount_left = most - line.amounts.get(name, 0) - reserved.get(name, 0)
+                tasks = min(tasks, amount_left // amount)
         if ceiling.rate is None or tasks <= 0:
             return Room(tasks, account)
         units = ask.amounts[UNITS] // THOUSANDTHS
@@ -198,11 +198,11 @@ class Accounts:
 
     def why(self, kind: Kind, shard: int) -> str:
         """Return which account has no room for a kind, as a sentence for people; '' if all have."""
-        known = {name: self._lines[shard].get(name, NO_LINE) for name, _ in kind.accounts}
-        lines = {name: line for name, (line, _) in known.items()}
+        pairs = {name: self._lines[shard].get(name, NO_LINE) for name, _ in kind.accounts}
+        lines = {name: line for name, (line, _) in pairs.items()}
         ceilings = {
             name: None if ceiling_of(name, text) is None else text
-            for name, (_, text) in known.items()
+            for name, (_, text) in pairs.items()
         }
         block = find_block(kind, lines, ceilings, self._now_ms[shard])
         return "" if block is None else block.why

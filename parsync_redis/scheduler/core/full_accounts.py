@@ -10,7 +10,7 @@ from itertools import islice
 from math import inf
 from typing import Final
 
-from .accounts import Accounts, Room
+from .accounts import AccountsCopy, Room
 from .kind_group import WaitingKind
 from .ranking import Ranking
 
@@ -27,7 +27,7 @@ class FullAccounts:
     unexplained: kinds whose reason is to be found.
     """
 
-    def __init__(self, accounts: Accounts) -> None:
+    def __init__(self, accounts: AccountsCopy) -> None:
         self._accounts = accounts
         self._kinds: dict[AccountKey, Ranking[WaitingKind]] = {}
         # accounts that may have room again
@@ -120,9 +120,9 @@ class FullAccounts:
                 self.add(waiting, room)
         return leaving
 
-    def to_explain(self, most: int, again: int) -> list[WaitingKind]:
-        """Return up to `most` kinds whose reason is unknown, and `again` of the others by turns."""
-        kinds = [*islice(self.unexplained, most), *islice(self._explained, again)]
+    def to_explain(self, most: int, explained: int) -> list[WaitingKind]:
+        """Return up to `most` kinds without a reason, and `explained` of the others by turns."""
+        kinds = [*islice(self.unexplained, most), *islice(self._explained, explained)]
         for waiting in kinds:
             self.unexplained.pop(waiting, None)
             self._explained[waiting] = None

@@ -151,11 +151,11 @@ class Offers:
         slots = sum(self.nodes[index].offer.slots for index in np.flatnonzero(self._open).tolist())
         return {"slots": slots * THOUSANDTHS, **self._sums(self._columns.amounts)}
 
-    def used(self, free: Ints, left: AmountsLeft) -> Mapping[str, int]:
+    def used(self, free: Ints, amounts_left: AmountsLeft) -> Mapping[str, int]:
         """Return what is not free on the open nodes, as `totals`. free: free slots of each node."""
         used = dict(self.totals)
         used["slots"] -= int(free[self._open].sum()) * THOUSANDTHS
-        for name, amount in self._sums(left.amounts).items():
+        for name, amount in self._sums(amounts_left.amounts).items():
             used[name] = used.get(name, 0) - amount
         return used
 

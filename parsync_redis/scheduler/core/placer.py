@@ -294,21 +294,21 @@ class Placer:
     def reserve(self, room: int) -> None:
         """Reserve seats for up to `room` waiting tasks, the oldest first; plan to take as many."""
         reserved: dict[int, dict[Kind, list[Reservation]]] = {}
-        turns = turns_of(self._queue, self.changed)
-        while room and (pick := turns.pick()) is not None:
+        seat_order = turns_of(self._queue, self.changed)
+        while room and (pick := seat_order.pick()) is not None:
             waiting, unseated = pick
             group = waiting.group
-            limit = min(turns.limit(waiting, unseated), room)
+            limit = min(seat_order.limit(waiting, unseated), room)
             seats = self._seats_of_kind(waiting, limit, unseated)
             if seats is None:
-                turns.leave_out(group)
+                seat_order.leave_out(group)
                 continue
             count = min(limit, count_seats(seats))
             if not count:
                 self._queue.block(group)
-                turns.leave_out(group)
+                seat_order.leave_out(group)
                 continue
-            dealt = turns.deal(waiting, unseated, count)
+            dealt = seat_order.deal(waiting, unseated, count)
             total = sum(dealt.values())
             room -= total
             reservations = self._reserve(group, seats, total)
@@ -319,9 +319,9 @@ class Placer:
         if room:
             self.changed.clear()
         self._reserved = reserved
-        shards_left = turns.end()
+        shards_left = seat_order.end()
         self.left_behind = set() if room else {*reserved, *shards_left}
-        for waiting, count in turns.seated.items():
+        for waiting, count in seat_order.seated.items():
             self.plan.look_at(waiting.shard).take.append((waiting.kind.text, count))
         self._freshness.passes += 1
 

@@ -14,7 +14,7 @@ from ...model.kind import Kind, KindLine
 from ...model.needs import parse_needs
 from ...model.policy import Policy
 from ...model.replies import Took
-from .accounts import Accounts, Room, asks_of
+from .accounts import AccountsCopy, Room, asks_of
 from .blocked import BlockedGroups
 from .full_accounts import FullAccounts
 from .kind_group import BLOCK, GroupKey, KindGroup, WaitingKind
@@ -65,7 +65,7 @@ class QueueCopy:
         # groups that were never compared with the partitions
         self._fresh: dict[KindGroup, None] = {}
         self.blocked = BlockedGroups()
-        self.accounts = Accounts(shards)
+        self.accounts = AccountsCopy(shards)
         self.full = FullAccounts(self.accounts)
         self.tree: Tree | None = None
         self._policy = Policy()

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from ...model.account import NO_TENANT, TENANT_MARK
 from ...model.policy import STRICT, Policy, TenantEntry
-from .accounts import AccountAmounts, Accounts, amounts_of
+from .accounts import AccountAmounts, AccountsCopy, amounts_of
 from .kind_group import KindGroup, WaitingKind
 from .ranking import Ranking
 
@@ -105,7 +105,7 @@ class Tree:
     A tree knows what all open nodes have, and what their tasks hold that counts to no tenant.
     """
 
-    def __init__(self, accounts: Accounts, policy: Policy) -> None:
+    def __init__(self, accounts: AccountsCopy, policy: Policy) -> None:
         self._accounts = accounts
         self._policy = policy
         self._root = Tenant(ROOT, None, policy)
@@ -231,19 +231,19 @@ class Tree:
 
     def _turn_of(self, tenant: Tenant) -> Turn:
         """Return the turn of a tenant."""
-        held = self._held(tenant)
+        amounts = self._held(tenant)
         entry = tenant.entry
-        share = self.share(held) / entry.weight
+        share = self.share(amounts) / entry.weight
         if tenant.strict:
             return float(entry.rank), share
-        is_below = any(held.get(name, 0) < amount for name, amount in entry.at_least)
+        is_below = any(amounts.get(name, 0) < amount for name, amount in entry.at_least)
         return BELOW_GUARANTEE if is_below else ABOVE_GUARANTEE, share
 
-    def share(self, held: AccountAmounts) -> float:
+    def share(self, amounts: AccountAmounts) -> float:
         """Return the largest part of any amount of the open nodes: the dominant share."""
         totals = self._totals
         share = 0.0
-        for name, amount in held.items():
+        for name, amount in amounts.items():
             total = totals.get(name)
             if total and amount > share * total:
                 share = amount / total

@@ -55,12 +55,12 @@ def tasks_left(queue: QueueCopy, waiting: WaitingKind, seated: int) -> int:
     one more is asked for: a take that refuses a task marks the account, and a scheduler is woken
     when it has room again (lua/lib/kind/ceilings.lua).
     """
-    left = waiting.count - seated
-    if left <= 0 or not waiting.asks:
-        return left
+    unseated = waiting.count - seated
+    if unseated <= 0 or not waiting.asks:
+        return unseated
     room = queue.accounts.room(waiting.asks, waiting.shard)
-    if room.tasks >= left:
-        return left
+    if room.tasks >= unseated:
+        return unseated
     if room.tasks > 0:
         return int(room.tasks)
     if room.tasks == 0 and seated and not room.by_rate:
