@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         ServerReadOnly,
         ServerUnfit,
         ServerUnreachable,
+        UnknownLimit,
         UnknownTask,
     )
     from .integration.app import Parsync
@@ -64,6 +65,7 @@ __all__ = [
     "Settings",
     "TaskState",
     "TaskStatus",
+    "UnknownLimit",
     "UnknownTask",
 ]
 __version__ = "0.1.0"

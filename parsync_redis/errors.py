@@ -3,6 +3,7 @@
     ParsyncError
     ├── InvalidInput(ValueError)      a wrong argument or setting: its message says what is right
     │   ├── UnknownTask               no node knows a task of that name
+    │   ├── UnknownLimit              the policy has no limit of that name
     │   └── Infeasible                no registered node could ever hold the task
     ├── ServerUnfit                   a server that parsync must not run on: too old, evicts keys
     │   ├── AccessDenied              the server refuses the login, or the login may not do this
@@ -27,6 +28,10 @@ class InvalidInput(ParsyncError, ValueError):
 
 class UnknownTask(InvalidInput):
     """No registered node knows a task of that name."""
+
+
+class UnknownLimit(InvalidInput):
+    """The policy has no limit of that name."""
 
 
 class Infeasible(InvalidInput):

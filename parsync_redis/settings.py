@@ -29,6 +29,7 @@ from .model.address import check_address, safe_url, with_password
 from .model.address_rules import BadAddress
 from .model.ids import check_name, shown
 from .model.options import Strategy, TaskOptions
+from .model.parameters import with_samples
 
 CONFIG_VARIABLE: Final = "PARSYNC_CONFIG"
 RULES_TABLE: Final = "place"
@@ -210,7 +211,7 @@ def load_rules(config: Path | str | None = None) -> dict[str, Any]:
     for name, rule in rules.items():
         try:
             if not isinstance(rule, bool):
-                TaskOptions.of(rule)
+                TaskOptions.of(with_samples(rule) if isinstance(rule, dict) else rule)
         except InvalidInput as error:
             raise InvalidInput(f'the rule [{RULES_TABLE}."{name}"] in {path}: {error}') from None
     return rules

@@ -6,12 +6,21 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, Final, TypedDict, TypeVar
 
-from .errors import BrokenContract, Infeasible, InvalidInput, ParsyncError, UnknownTask
+from .errors import (
+    BrokenContract,
+    Infeasible,
+    InvalidInput,
+    ParsyncError,
+    UnknownLimit,
+    UnknownTask,
+)
+from .model.account import TENANT_MARK, limits_of, pattern_of
 from .model.apps import digest_of
 from .model.ids import check_name, encode_id, new_id, shown
 from .model.limits import MAX_BATCH_BYTES, MAX_KINDS_BYTES
 from .model.needs import QUEUE_LABEL, Resources, without
 from .model.options import CLIENT_NAMES, DEFAULT_OPTIONS, MAX_SECONDS, TaskOptions, unknown_option
+from .model.parameters import Arguments, fill
 from .model.task import Submission
 from .placement.fits import explain_infeasible
 from .store.reads.views import Directory, read_names, read_offers
@@ -42,6 +51,8 @@ class PlanOptions(TypedDict, total=False):
     wait_for_capacity: bool
     max_starts: int | None
     avoid_last: bool
+    tenant: str
+    limits: list[str] | Mapping[str, int]
 
 
 class SubmitOptions(PlanOptions, total=False):
@@ -82,8 +93,8 @@ ACCEPTED: Final = frozenset(("submitted", "exists"))
 
 _NAMES_SHOWN: Final = 8
 
-_KIND_HEAD_BYTES: Final = 280
-"""Maximum number of bytes of a kind without its needs: priority, name, strategy."""
+_KIND_HEAD_BYTES: Final = 400
+"""Maximum number of bytes of a kind without needs and limits: priority, name, strategy, tenant."""
 
 
 def parse_item(item: Item | Sequence[Any]) -> Item:
@@ -108,8 +119,12 @@ def make_submission(
     declared: options that apps declare, which apply where the caller sets none; None for a task
     without declared options. If no worker knows the task yet, its message carries the caller's
     options, and the worker that gets the message adds the options that its app declares.
+
+    A parameter in the caller's own tenant or limits needs an argument by name. Of the parameters in
+    declared ones the app has told the positions.
     """
-    make_message = _message_maker()
+    make_message, inherited_tenant = _message_makers()
+    inherited = inherited_tenant()
     options_left = dict(item)
     name = check_name("task name", options_left.pop("name", None))
     args = options_left.pop("args", ())
@@ -119,7 +134,7 @@ def make_submission(
     key = encode_id(id)
     app_options = (declared or {}).get(name)
     unknown = declared is not None and name not in declared
-    if not options_left and not app_options and not unknown:
+    if not options_left and not app_options and not unknown and not inherited:
         return Submission(key, name, make_message(name, args, kwargs, id))
     delay_ms = _delay_ms(options_left.pop("countdown", None))
     task_options: dict[str, Any] = {
@@ -130,12 +145,15 @@ def make_submission(
         if option not in CELERY_OPTIONS:
             raise unknown_option("option", option, ITEM_KEYS[3:], options_left[option])
     celery_options = {option: value for option, value in options_left.items() if value is not None}
+    task_options = dict(fill(task_options, Arguments(name, args, kwargs)))
     if unknown:
         caller_options = {**task_options, **({"queue": queue} if queue else {})}
         carried = {"parsync": {"options": caller_options, "undeclared": True}}
         celery_options["headers"] = {**check_headers(celery_options.get("headers")), **carried}
     if app_options:
-        task_options = {**app_options, **task_options}
+        names = app_options.get("parameters", ())
+        declared_options = fill(app_options, Arguments(name, args, kwargs, names))
+        task_options = {**declared_options, **task_options}
         queue = queue or str(task_options.pop("queue", ""))
         celery_options.setdefault("expires", task_options.pop("expires", None))
         task_options = {
@@ -143,19 +161,27 @@ def make_submission(
         }
         if celery_options["expires"] is None:
             del celery_options["expires"]
+    if inherited and task_options.get("tenant") is None:
+        task_options["tenant"] = inherited
     options = TaskOptions.of(task_options, queue) if task_options or queue else DEFAULT_OPTIONS
-    message = make_message(name, args, kwargs, id, queue=queue, **celery_options)
+    message = make_message(
+        name, args, kwargs, id, queue=queue, tenant=options.tenant, **celery_options
+    )
     return Submission(
         key, name, message, options, delay_ms, expiry_ms=_expiry_ms(celery_options.get("expires"))
     )
 
 
 @cache
-def _message_maker() -> Callable[..., bytes]:
-    """Return make_message. Its import brings Celery, which a client that only reads lacks."""
-    from .wire.message import make_message
+def _message_makers() -> tuple[Callable[..., bytes], Callable[[], str]]:
+    """Return make_message and inherited_tenant.
 
-    return make_message
+    Their import brings Celery, which a client that only reads lacks.
+    """
+    from .wire.message import make_message
+    from .wire.tenant import inherited_tenant
+
+    return make_message, inherited_tenant
 
 
 def check_queue(queue: object) -> str:
@@ -216,8 +242,8 @@ def numbered(make: Callable[[T], U], tasks: Sequence[T], first: int) -> list[U]:
 
 def split_by_size(tasks: Sequence[Submission]) -> Iterator[Sequence[Submission]]:
     """Split tasks into runs whose messages, and whose kinds, fit into one request."""
-    needs_sizes = {id(task.options): len(task.options.needs.text) for task in tasks}
-    most_kinds_bytes = len(tasks) * (max(needs_sizes.values(), default=0) + _KIND_HEAD_BYTES)
+    sizes = {id(task.options): _kind_bytes(task.options) for task in tasks}
+    most_kinds_bytes = len(tasks) * max(sizes.values(), default=0)
     message_bytes = sum([len(task.message) for task in tasks])
     if message_bytes <= MAX_BATCH_BYTES and most_kinds_bytes <= MAX_KINDS_BYTES:
         yield tasks
@@ -225,13 +251,18 @@ def split_by_size(tasks: Sequence[Submission]) -> Iterator[Sequence[Submission]]
     start = size = kinds = 0
     for position, task in enumerate(tasks):
         size += len(task.message)
-        kinds += len(task.options.needs.text) + _KIND_HEAD_BYTES
+        kinds += _kind_bytes(task.options)
         if (size > MAX_BATCH_BYTES or kinds > MAX_KINDS_BYTES) and position > start:
             yield tasks[start:position]
             start = position
             size = len(task.message)
-            kinds = len(task.options.needs.text) + _KIND_HEAD_BYTES
+            kinds = _kind_bytes(task.options)
     yield tasks[start:]
+
+
+def _kind_bytes(options: TaskOptions) -> int:
+    """Return the maximum number of bytes of the kind of a task with these options."""
+    return _KIND_HEAD_BYTES + len(options.needs.text) + len(options.limits)
 
 
 def explain_refusal(store: Store, task: Submission, word: str) -> ParsyncError | None:
@@ -245,7 +276,32 @@ def explain_refusal(store: Store, task: Submission, word: str) -> ParsyncError |
         return UnknownTask(explain_unknown(task.name, read_names(store)))
     if word == "infeasible":
         return infeasible(task.name, *_judged(store, task))
+    if word == "nolimit":
+        return UnknownLimit(explain_unknown_limit(task, read_limits(store, task)))
     return BrokenContract(f"submit: answered {shown(word)} for task {task.id}")
+
+
+def read_limits(store: Store, task: Submission) -> list[str]:
+    """Return the limits that the policy in the shard of a task has: `stripe`, `customer:*`."""
+    policy = store.hash(store.keys.in_shard_of("policy", task.id))
+    return sorted(account for account in policy if not account.startswith(TENANT_MARK))
+
+
+def explain_unknown_limit(task: Submission, known_limits: Sequence[str]) -> str:
+    """Return the sentence that names the limit that the policy does not have, and known limits."""
+    unknown = next(
+        (
+            account.name
+            for account in limits_of(task.options.limits)
+            if not {account.name, pattern_of(account.name)} & set(known_limits)
+        ),
+        task.options.limits,
+    )
+    hint = _hint(unknown, known_limits) if known_limits else "; the policy has no limits"
+    return (
+        f"no limit {shown(unknown)}{hint} (task {task.name}; wait_for_capacity=True would let it "
+        "wait)"
+    )
 
 
 def infeasible(name: str, needs: Resources, offers: Mapping[str, Resources]) -> Infeasible:
@@ -270,9 +326,14 @@ def _judged(store: Store, task: Submission) -> tuple[Resources, Mapping[str, Res
 
 def explain_unknown(name: str, known_names: Sequence[str]) -> str:
     """Return the sentence that names close matches, and some names that nodes know."""
+    return f"no node knows a task {shown(name)}{_hint(name, known_names)}"
+
+
+def _hint(name: str, known_names: Sequence[str]) -> str:
+    """Return the end of a refusal: names like `name`, and some of the known names."""
     names = sorted(known_names)
     close = get_close_matches(name, names, n=3, cutoff=0.6)
     hint = f"; did you mean {' or '.join(close)}?" if close else ";"
     not_named = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
     named = ", ".join(names[:_NAMES_SHOWN])
-    return f"no node knows a task {shown(name)}{hint} known are {named}{not_named}"
+    return f"{hint} known are {named}{not_named}"

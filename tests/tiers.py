@@ -36,6 +36,9 @@ STORIES: Final[Mapping[str, tuple[str, ...]]] = {
         "test_a_hard_time_limit_fails_the_task_and_frees_its_slot",
         "test_a_task_whose_process_is_killed_runs_again",
         "test_an_invalid_or_infeasible_option_is_refused_at_the_call_and_leaves_no_trace",
+        "test_a_tenant_is_inherited_in_every_way_in_which_a_task_submits",
+        "test_a_declared_limit_has_the_argument_of_each_call_and_its_retries",
+        "test_limits_are_kept_by_a_retry_and_not_inherited",
     ),
     "system/run/test_celery_worker.py": (
         "test_a_task_goes_to_the_better_node_and_holds_the_slots_and_amounts_that_it_needs",

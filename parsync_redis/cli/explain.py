@@ -78,7 +78,9 @@ def print_explanation(explanation: Explanation, verbose: bool) -> None:
     """Print an explanation, the answer first. verbose: name every node and every holder."""
     subject = f"task {explanation.id}" if explanation.id else "such a task"
     if explanation.name:
-        subject += f" ({explanation.name} {needs_shown(explanation.needs)})"
+        tenant = f" for {explanation.tenant}" if explanation.tenant else ""
+        limits = f" under {explanation.limits.replace(',', ', ')}" if explanation.limits else ""
+        subject += f" ({explanation.name} {needs_shown(explanation.needs)}{tenant}{limits})"
     say(f"{subject}: {_answer(explanation)}")
     _print_fact(explanation.why)
     if explanation.outlook in (Outlook.WAITS, Outlook.NEVER):

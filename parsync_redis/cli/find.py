@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from ..errors import InvalidInput
+from ..model.account import check_limit, check_tenant
 from ..model.human import age_text, needs_shown
 from ..model.ids import check_name
 from ..model.status import TaskStatus
@@ -79,6 +80,13 @@ def list_matching(
             help="Only tasks that hold some of this resource now: gpu.", show_default=False
         ),
     ] = None,
+    tenant: Annotated[
+        str | None,
+        typer.Option(help="Only tasks of this tenant, and of tenants below it: research."),
+    ] = None,
+    under: Annotated[
+        str | None, typer.Option(help="Only tasks under this limit: stripe.", metavar="LIMIT")
+    ] = None,
     older_than: Annotated[
         str,
         typer.Option(
@@ -100,22 +108,36 @@ def list_matching(
 ) -> None:
     """List tasks: first those that have not ended. WHY says why a task waits now.
 
-    --node, --name, --holds, --older-than and --sort look at tasks that have not ended, unless
-    --state says otherwise.
+    --node, --name, --holds, --tenant, --under, --older-than and --sort look at tasks that have not
+    ended, unless --state says otherwise.
     """
     if sort is not None and sort not in SORTS:
         raise InvalidInput(f"--sort {sort!r} is not known: known are {', '.join(SORTS)}")
     if node is not None:
         check_name("node name", node)
+    if tenant is not None:
+        check_tenant(tenant)
+    if under is not None:
+        check_limit(under)
     age_s = parse_seconds("--older-than", older_than)
-    has_filter = any((node, name != "*", holds, age_s, sort))
+    has_filter = any((node, name != "*", holds, tenant, under, age_s, sort))
     default_states = UNENDED if has_filter else ANY
     states = default_states if state is None else parse_states(state)
     if holds and not states & HOLDING:
         raise InvalidInput(
             f"--state {state} holds nothing: --holds is about tasks that are placed or running"
         )
-    query = TaskQuery(states, name, node or "", holds or "", age_s, sort or "", limit)
+    query = TaskQuery(
+        states,
+        name,
+        node or "",
+        holds or "",
+        age_s,
+        sort or "",
+        limit,
+        tenant or "",
+        under or "",
+    )
     with make_client(url, cluster, config) as client:
         client.check()
         answer = find_tasks(client.store, query)

@@ -71,7 +71,27 @@ def _option_value(option: Option, value: Any) -> Any:
         return parse_requirements(option.flag, value) or None
     if option.value is Mapping:
         return parse_pairs(option.flag, value) or None
+    if option.name == "limits":
+        return parse_limits(option.flag, value) or None
     return value
+
+
+def parse_limits(flag: str, words: Sequence[str] | None) -> list[str] | dict[str, int]:
+    """Return the value of the option `limits`: names, or {name: units} if a word has `*UNITS`.
+
+    words: the values of the repeated flag. Raises InvalidInput.
+    """
+    if not any("*" in word for word in words or ()):
+        return list(words or ())
+    units_by_name: dict[str, int] = {}
+    for word in words or ():
+        name, star, units = word.partition("*")
+        if name in units_by_name or (star and not units.isdecimal()):
+            raise InvalidInput(
+                f"{flag} {word!r} is not valid: it must be NAME or NAME*UNITS, each name once"
+            )
+        units_by_name[name] = int(units) if star else 1
+    return units_by_name
 
 
 def parse_requirements(flag: str, words: Sequence[str] | None) -> dict[str, Any]:

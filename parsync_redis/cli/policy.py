@@ -69,7 +69,8 @@ def show_policy(
     elif policy.version:
         newest = policy.history[0]
         say(f"# version {newest.version}, by {newest.by or 'somebody'}, {show_time(newest.at_ms)}")
-        print(policy.text.rstrip("\n"))
+        for line in policy.text.splitlines():
+            say(line)
     else:
         say(missing or "no policy: parsync policy apply FILE makes one")
     if missing:

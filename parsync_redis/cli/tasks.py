@@ -147,6 +147,8 @@ def print_status(task: TaskStatus, now_ms: int) -> None:
         ("needs", needs_shown(task.needs)),
         ("priority", task.priority),
         ("strategy", task.strategy or None),
+        ("tenant", task.tenant or None),
+        ("limits", task.limits.replace(",", ", ") or None),
         ("scheduler", task.scheduler),
         ("cancel asked", "yes" if task.cancel_asked else None),
         ("expires", None if task.expires_ms is None else _when(task.expires_ms, now_ms)),

@@ -84,8 +84,9 @@ class ParsyncClient(PolicyMethods):
         table), queue (only nodes that consume it are candidates), and time_limit, link, headers,
         ... as in Celery.
 
-        Raises UnknownTask if nodes are registered and none knows the name; Infeasible, naming the
-        largest there is, if none could ever hold it. A cluster without nodes accepts any task,
+        Raises UnknownTask if nodes are registered and none knows the name; UnknownLimit if the
+        policy does not have one of its limits; Infeasible, naming the largest there is, if none
+        could ever hold it. A cluster without nodes accepts any task,
         which then waits for one.
         """
         when = {"countdown": countdown, "expires": expires}
@@ -221,16 +222,16 @@ class ParsyncClient(PolicyMethods):
         check_name("task name", name)
         placement_options = self._submitter.options_of({"name": name, "queue": queue, **options})
         store = self.requests.store
-        needs = self.requests.do(lambda: near_node(store, placement_options)).needs
+        planned = self.requests.do(lambda: near_node(store, placement_options))
         return self.requests.do(
             lambda: explain_plan(
                 store,
                 name,
-                needs,
-                placement_options.priority,
-                placement_options.strategy,
-                placement_options.tenant,
-                placement_options.limits,
+                planned.needs,
+                planned.priority,
+                planned.strategy,
+                planned.tenant,
+                planned.limits,
             )
         )
 

@@ -7,6 +7,7 @@ from typing import Any
 from ..model.ids import decode_id, new_id
 from ..model.limits import MAX_BATCH
 from ..model.options import TaskOptions
+from ..model.parameters import without_parameters
 from ..model.task import Submission
 from ..store.reads.views import Apps, Directory
 from ..submission import (
@@ -36,8 +37,16 @@ class Submitter:
         return self._read(pauses).declared(names)
 
     def options_of(self, item: Item) -> TaskOptions:
-        """Return the options that a submitted task would have; raises InvalidInput."""
-        return make_submission(item, self._read().declared({item["name"]})).options
+        """Return the options that a submitted task would have; raises InvalidInput.
+
+        A declared tenant or limit that needs an argument of the call is left out.
+        """
+        name = item["name"]
+        declared = {
+            name: options and without_parameters(options)
+            for name, options in self._read().declared({name}).items()
+        }
+        return make_submission(item, declared).options
 
     def submit_one(self, item: Item) -> str:
         """Submit one task and return its id; a new id belongs to a shard whose server answers."""

@@ -1,6 +1,7 @@
 """Why tenants and limits keep tasks waiting, as people are told: with holders, times and names."""
 
 import re
+from collections.abc import Iterable
 
 from ..errors import AccessDenied
 from ..model.account import pattern_of
@@ -13,18 +14,34 @@ from ..store.reads.accounts import read_lines_of, read_oldest_holders
 from ..store.store import Store
 
 
+def _accounts_of(text: str) -> list[str]:
+    """Return the accounts of a kind; [] for damaged text."""
+    try:
+        return [name for name, _ in Kind.of(text).accounts]
+    except ValueError:
+        return []
+
+
 class AccountExplainer:
     """Explains what accounts keep from starting, from one reading of each account.
 
-    now_ms: server time of the reading.
+    now_ms: server time of the reading. is_brief: do not read who holds an account, for lists.
     """
 
-    def __init__(self, store: Store, now_ms: int) -> None:
+    def __init__(self, store: Store, now_ms: int, is_brief: bool = False) -> None:
         self._store = store
         self._now_ms = now_ms
+        self._is_brief = is_brief
         self._stored: StoredPolicy | None = None
         self._lines: dict[str, AccountLine] = {}
         self._blocks: dict[str, AccountBlock | None] = {}
+
+    def read(self, kinds: Iterable[str]) -> None:
+        """Read the accounts of many kinds at once; kinds without accounts cost nothing."""
+        names = {name for text in kinds for name in _accounts_of(text)}
+        unread = [name for name in names if name not in self._lines]
+        lines = read_lines_of(self._store, unread)
+        self._lines |= {name: lines.get(name, AccountLine()) for name in unread}
 
     def block_of(self, text: str) -> AccountBlock | None:
         """Return the account that keeps a kind waiting; None if none does, or for damaged text.
@@ -41,22 +58,16 @@ class AccountExplainer:
         return self._sentence(block) if block else ""
 
     def _find(self, text: str) -> AccountBlock | None:
-        try:
-            kind = Kind.of(text)
-        except ValueError:
+        names = _accounts_of(text)
+        if not names:
             return None
-        if not kind.accounts:
-            return None
-        names = [name for name, _ in kind.accounts]
         try:
             policy = self._policy().policy
-            unread = [name for name in names if name not in self._lines]
-            lines = read_lines_of(self._store, unread)
+            self.read([text])
         except AccessDenied:  # a login of an earlier version
             return None
-        self._lines |= {name: lines.get(name, AccountLine()) for name in unread}
         ceilings = {name: policy.ceiling(name) for name in names}
-        return find_block(kind, self._lines, ceilings, self._now_ms, policy.limits)
+        return find_block(Kind.of(text), self._lines, ceilings, self._now_ms, policy.limits)
 
     def _policy(self) -> StoredPolicy:
         if self._stored is None:
@@ -70,7 +81,7 @@ class AccountExplainer:
         if block.cause == "paused":
             by = self._paused_by(block.account)
             return f"{account_shown(block.account)} is 0: {by}" if by else block.why
-        if block.cause == "full":
+        if block.cause == "full" and not self._is_brief:
             return block.why + self._oldest(block.account)
         return block.why
 

@@ -122,7 +122,15 @@ def _explain_placed(task: TaskStatus, choice: Choice | None) -> Explanation:
         why = f"it is {task.state}{ran}" + (f": {task.why}" if task.why else "")
     who = (task.id, task.name, task.needs)
     return Explanation(
-        *who, outlook, why, task.priority, task.node, history=task.history, choice=choice
+        *who,
+        outlook,
+        why,
+        task.priority,
+        task.node,
+        history=task.history,
+        choice=choice,
+        tenant=task.tenant,
+        limits=task.limits,
     )
 
 
@@ -200,6 +208,8 @@ class _Explainer:
             no_forecast="" if isinstance(start, Forecast) else start,
             remedies=self._remedies(task, needs, classes, by_name),
             history=task.history,
+            tenant=task.tenant,
+            limits=task.limits,
         )
 
     def _remedies(

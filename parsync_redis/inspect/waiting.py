@@ -61,6 +61,7 @@ def explain_tasks(store: Store, tasks: Sequence[TaskStatus]) -> list[TaskStatus]
     if not any(task.state is TaskState.WAITING for task in tasks):
         return list(tasks)
     reading = ClusterReading(store, MOST_COMPARED_FOR_LIST if len(tasks) > 1 else None)
+    reading.accounts.read({task.kind for task in tasks if task.state is TaskState.WAITING})
     return [
         replace(task, why=reading.why(task)) if task.state is TaskState.WAITING else task
         for task in tasks
@@ -87,7 +88,7 @@ class ClusterReading:
         self._alive = {state.node.name for state in nodes if state.node.state != "down"}
         self.apps = Directory(store).by_digest()
         self.now_ms = server_ms(store)
-        self.accounts = AccountExplainer(store, self.now_ms)
+        self.accounts = AccountExplainer(store, self.now_ms, most_compared is not None)
         self.bookings = read_booked(store)
         self.holds = read_holds(store)
         self.times = read_times(store) if self.bookings else LearntTimes()

@@ -26,6 +26,7 @@ from ..errors import AccessDenied, InvalidInput
 from ..model.address import safe_url
 from ..model.ids import encode_id, shown
 from ..model.options import TaskOptions
+from ..model.parameters import Arguments
 from ..model.status import kept_options
 from ..model.task import Submission
 from ..settings import Settings
@@ -144,6 +145,10 @@ class Parsync:
         """Return the options of a placed task, None for the broker: see `OptionSource.of`."""
         return self.options.of(name, carried, call)
 
+    def fill(self, options: Options, arguments: Arguments) -> Options:
+        """Return options with arguments of a call: see `OptionSource.fill`."""
+        return self.options.fill(options, arguments)
+
     def submit(
         self,
         name: str,
@@ -154,11 +159,13 @@ class Parsync:
         delay_ms: int | None,
         expiry_ms: int | None = None,
         pauses: Iterator[float] | None = None,
+        as_recorded: bool = False,
     ) -> None:
         """Submit a message that Celery made.
 
         queue: as `queue_of` returns it.
         pauses: as for `ParsyncClient.send`.
+        as_recorded: whether a retry has the options of its task's record.
 
         Raises InvalidInput, UnknownTask, Infeasible or ServerUnreachable.
 
@@ -177,7 +184,7 @@ class Parsync:
             after
             and running is not None
             and running.name == name
-            and not options.keys() - {"priority"}
+            and (as_recorded or not options.keys() - {"priority"})
         )  # which Celery always repeats
         task_options = self._as_before(key) if as_before else TaskOptions.of(options, queue)
         publication = f"s{life}" if running is not None else f"c{random.getrandbits(64):x}"

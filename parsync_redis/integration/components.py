@@ -21,6 +21,7 @@ from celery.utils.imports import symbol_by_name
 
 from ..errors import InvalidInput, ParsyncError
 from ..model.ids import shown
+from ..wire.tenant import TENANT_HEADER, inherited_tenant
 from .options import refuse_options_beside, warn_of_misspelt
 from .port import ParsyncPort
 from .publish import Capture, operational
@@ -130,6 +131,8 @@ def _make_sender(parsync: ParsyncPort, plain: Callable[..., object]) -> Callable
         if call is False:
             # so that its retries stay with the broker
             headers = {**(headers or {}), "parsync": False}
+        if tenant := inherited_tenant():
+            headers = {TENANT_HEADER: tenant, **(headers or {})}
         return plain(producer, name, message, *args, headers=headers, **kw)
 
     return send_task_message

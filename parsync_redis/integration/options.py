@@ -9,10 +9,11 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property, wraps
-from typing import Any, Final
+from inspect import signature
+from typing import Any, Final, cast
 
 from celery import Celery, Task
 from celery.utils.imports import symbol_by_name
@@ -21,10 +22,11 @@ from ..client import ParsyncClient
 from ..errors import InvalidInput, ServerUnreachable
 from ..model.apps import KnownTasks
 from ..model.ids import is_name, shown
-from ..model.options import CLIENT_NAMES, VERY_CLOSE, TaskOptions, close_to
+from ..model.options import CLIENT_NAMES, VERY_CLOSE, TaskOptions, close_to, unknown_option
+from ..model.parameters import Arguments, fill, parameters_in, with_samples
 from ..settings import load_rules
 from .port import Options
-from .publish import ROUTED_QUEUE, Unreachable, celery_priority
+from .publish import AS_RECORDED, ROUTED_QUEUE, Unreachable, celery_priority
 
 log = logging.getLogger("parsync.agent")
 
@@ -43,6 +45,13 @@ _UNPLACED: Final = (
     "cannot be placed by parsync: it has a Strategy of its own, as batch tasks have, and nobody "
     "can tell when a run of it ends; declare parsync=False, and it goes to the broker"
 )
+
+OF_DECLARATION: Final = frozenset(("place", "queue", "parameters"))
+"""What a declaration has beside options.
+
+place: False for a task of the broker. queue: the queue that its app routes the task to. parameters:
+the names of the positional parameters, if the tenant or a limit names parameters.
+"""
 
 _PARSYNC: Final = "parsync"
 """The option of tasks and of calls that has parsync's options."""
@@ -119,7 +128,34 @@ class OptionSource:
                     "True or False"
                 )
             merged.update(options)
+        is_placed_retry = isinstance(carried, Mapping) and carried and earlier is None
+        if is_placed_retry and call is None:
+            merged[AS_RECORDED] = True
         return merged
+
+    def fill(self, options: Options, arguments: Arguments) -> Options:
+        """Return the options of a call with its arguments in the tenant and the limits.
+
+        The names of the positional parameters are those of the task in this app. For a task that
+        this app does not have, they are those that the workers' app tells. Raises InvalidInput.
+        """
+        if not parameters_in(options):
+            return options
+        return fill(options, arguments._replace(names=self._positional(arguments.task)))
+
+    def _positional(self, name: str) -> Sequence[str]:
+        """Return the names of a task's positional parameters, () if nobody tells them."""
+        tasks = self._own_tasks()
+        if name in tasks:
+            return positional_parameters(tasks[name])
+        declared = self._declared_elsewhere(name) or {}
+        return cast(Sequence[str], declared.get("parameters", ()))
+
+    def _own_tasks(self) -> Mapping[str, Task]:
+        """Return the tasks of this app as far as they are known without finalizing it."""
+        app = self._app
+        tasks: Mapping[str, Task] = app.tasks if app.autofinalize or app.finalized else app._tasks
+        return tasks
 
     def _own(self, name: str, call: object) -> object:
         """Return the `parsync` option that a task declares in this app.
@@ -127,15 +163,14 @@ class OptionSource:
         For a task that this app does not have, return the options that the workers' app declares.
         This app's tasks are known only when Celery has finalized the app.
         """
-        app = self._app
-        tasks = app.tasks if app.autofinalize or app.finalized else app._tasks
+        tasks = self._own_tasks()
         if name in tasks or call is False:
             return getattr(tasks.get(name), "parsync", None)
         declared = self._declared_elsewhere(name)
         if declared is None or (call is None and not declared.get("place", True)):
             return None
         options = {
-            option: value for option, value in declared.items() if option not in ("place", "queue")
+            option: value for option, value in declared.items() if option not in OF_DECLARATION
         }
         return {**options, ROUTED_QUEUE: declared["queue"]} if declared.get("queue") else options
 
@@ -168,7 +203,9 @@ class OptionSource:
         """Check the options that each task declares; raises InvalidInput with its name."""
         for name in self._app.tasks:
             try:
-                TaskOptions.of(self.of(name, None, None))
+                options = self.of(name, None, None) or {}
+                TaskOptions.of(with_samples(options))
+                check_parameters(options, self._app.tasks[name])
             except InvalidInput as error:
                 raise InvalidInput(f"task {name}: {error}") from None
 
@@ -187,7 +224,9 @@ class OptionSource:
             }
         )
 
-    def as_declared(self, name: str, carried: Options) -> tuple[dict[str, object], str] | None:
+    def as_declared(
+        self, carried: Options, arguments: Arguments
+    ) -> tuple[dict[str, object], str] | None:
         """Return the options and the queue of a task with the options that its app declares.
 
         The task was submitted by name before any worker knew it. The options that the caller gave
@@ -196,10 +235,10 @@ class OptionSource:
         """
         declared = {
             k: v
-            for k, v in (self._declaration(name) or {}).items()
-            if k not in ("place", "expires")
+            for k, v in (self._declaration(arguments.task) or {}).items()
+            if k not in ("place", "expires", "parameters")
         }
-        merged = {**declared, **carried}
+        merged = {**self.fill(declared, arguments), **carried}
         queue = str(merged.pop("queue", ""))
         carried_queue = str(carried.get("queue", ""))
         before = {option: value for option, value in carried.items() if option != "queue"}
@@ -221,6 +260,8 @@ class OptionSource:
             declaration.setdefault("priority", celery_priority(priority))
         if queue is not None and queue.name != self._app.conf.task_default_queue:
             declaration["queue"] = queue.name
+        if parameters_in(options):
+            declaration["parameters"] = positional_parameters(task)
         if options is None:
             return {**declaration, "place": False} if declaration else None
         return declaration
@@ -246,6 +287,25 @@ class OptionSource:
                     error,
                 )
             return {"priority": options.get("priority")}
+
+
+def positional_parameters(task: Task) -> list[str]:
+    """Return the names of the parameters that a call of a task may give by position."""
+    return [
+        parameter.name
+        for parameter in signature(task.run).parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+
+
+def check_parameters(options: Options, task: Task) -> None:
+    """Raise InvalidInput if the tenant or a limit of a task names no parameter of the task."""
+    parameters = signature(task.run).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    for name in parameters_in(options):
+        if name not in parameters:
+            raise unknown_option("parameter", name, parameters)
 
 
 def has_own_strategy(task: object) -> bool:
@@ -301,7 +361,7 @@ def _check_declared(declared: object, base_of: Callable[[], object]) -> None:
             f"parsync={shown(declared)} is not valid: it must be a dict, True or False"
         )
     try:
-        TaskOptions.of(options)
+        TaskOptions.of(with_samples(options))
     except InvalidInput as error:
         raise InvalidInput(f"parsync={shown(declared)} is not valid: {error}") from None
     if declared not in (None, False) and has_own_strategy(base := base_of()):

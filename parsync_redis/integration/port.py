@@ -7,6 +7,7 @@ from typing import Protocol
 
 from celery import Celery
 
+from ..model.parameters import Arguments
 from .background import Background
 
 Options = Mapping[str, object]
@@ -22,6 +23,9 @@ class ParsyncPort(Protocol):
     def options_of(self, name: str, carried: object, call: object) -> Options | None:
         """Return the options of a task that parsync places, None if it goes to the broker."""
 
+    def fill(self, options: Options, arguments: Arguments) -> Options:
+        """Return the options with arguments of a call in the tenant and the limits."""
+
     def submit(
         self,
         name: str,
@@ -32,6 +36,7 @@ class ParsyncPort(Protocol):
         delay_ms: int | None,
         expiry_ms: int | None = None,
         pauses: Iterator[float] | None = None,
+        as_recorded: bool = False,
     ) -> None:
         """Submit a message that Celery made."""
 

@@ -21,15 +21,24 @@ from kombu.utils.functional import fxrange
 from ..errors import InvalidInput, ParsyncError, ServerFull, ServerReadOnly, ServerUnreachable
 from ..model.ids import shown
 from ..model.options import TaskOptions
+from ..model.parameters import Arguments
 from ..wire.envelope import envelope
 from ..wire.headers import flaw_of
 from ..wire.message_options import until_ms
+from ..wire.tenant import TENANT_HEADER, inherited_tenant
 from .port import Options, ParsyncPort
 
 ROUTED_QUEUE: Final = "_queue"
 """The option that names the queue to which the workers' app routes a task.
 
 Only `OptionSource` sets it, and only `Capture` reads it.
+"""
+
+AS_RECORDED: Final = "_as_recorded"
+"""The option of a retry of which the record has the options, not the message.
+
+A client without a Celery app submits such a task. Only `OptionSource` sets it, and only `Capture`
+reads it.
 """
 
 
@@ -113,16 +122,21 @@ class Capture:
         if flaw := flaw_of(headers):
             raise InvalidInput(f"task {self._name}: {flaw}")
         queue = queue_of(self._parsync.app, kwargs.get("exchange"), kwargs.get("routing_key"))
-        options = dict(self._options)
+        # here, because receivers of before_task_publish may have changed the arguments
+        options = dict(self._parsync.fill(self._options, Arguments.of(self._name, body)))
         queue = queue or str(options.pop(ROUTED_QUEUE, ""))
+        as_recorded = bool(options.pop(AS_RECORDED, False))
+        parsync_header: dict[str, object] = {} if as_recorded else {"options": dict(options)}
         if kwargs.get("priority") is not None:
             options.setdefault("priority", celery_priority(kwargs["priority"]))
-        parsync_header: dict[str, object] = {
-            "options": {k: v for k, v in self._options.items() if k != ROUTED_QUEUE}
-        }
+        if options.get("tenant") is None and (tenant := inherited_tenant()):
+            options["tenant"] = tenant
         if (eta := headers.get("eta")) is not None:
             parsync_header["eta"] = eta  # beside Celery's own, by which its worker would wait
         headers = {**headers, "parsync": parsync_header, "eta": None}
+        headers.pop(TENANT_HEADER, None)
+        if options.get("tenant"):
+            headers[TENANT_HEADER] = options["tenant"]
         delay_ms = delay_of(eta)
         if headers.get("expires") is None and options.get("expires") is not None:
             seconds = TaskOptions.of(options).expires or 0.0
@@ -152,7 +166,15 @@ class Capture:
         pauses = pauses_of(kwargs.get("retry"), kwargs.get("retry_policy") or {})
         try:
             self._parsync.submit(
-                self._name, headers["id"], message, options, queue, delay_ms, expiry_ms, pauses
+                self._name,
+                headers["id"],
+                message,
+                options,
+                queue,
+                delay_ms,
+                expiry_ms,
+                pauses,
+                as_recorded,
             )
         except (ServerUnreachable, ServerReadOnly, ServerFull) as error:
             raise operational(error) from None

@@ -23,6 +23,7 @@ from ..errors import (
     ServerFull,
     ServerReadOnly,
     ServerUnreachable,
+    UnknownLimit,
     UnknownTask,
 )
 from .publish import KNOWS_CALLBACKS, from_callback
@@ -34,6 +35,10 @@ class Invalid(InvalidInput, EncodeError):
 
 class Unknown(UnknownTask, EncodeError):
     """UnknownTask for Celery."""
+
+
+class UnknownUnder(UnknownLimit, EncodeError):
+    """UnknownLimit for Celery."""
 
 
 class Unfit(Infeasible, EncodeError):
@@ -52,9 +57,14 @@ def refusal_here(error: InvalidInput) -> InvalidInput:
     """
     if not (from_callback() if KNOWS_CALLBACKS else get_current_worker_task()):
         return error
-    if isinstance(error, UnknownTask):
-        return Unknown(*error.args)
-    return (Unfit if isinstance(error, Infeasible) else Invalid)(*error.args)
+    for kind, celerys in (
+        (UnknownTask, Unknown),
+        (UnknownLimit, UnknownUnder),
+        (Infeasible, Unfit),
+    ):
+        if isinstance(error, kind):
+            return celerys(*error.args)
+    return Invalid(*error.args)
 
 
 def extend_retry() -> None:

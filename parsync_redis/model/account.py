@@ -30,6 +30,9 @@ _TENANT: Final = re.compile(rf"{_TENANT_WORD}(?:/{_TENANT_WORD}){{0,2}}", re.ASC
 LIMIT_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9_.:@+/-]{0,127}"
 """The name of a limit, as a regular expression."""
 _LIMIT: Final = re.compile(LIMIT_PATTERN, re.ASCII)
+TENANT_RULE: Final = (
+    "up to three words with / between, each 1 to 32 of a-z 0-9 _ . - and not beginning with _ . -"
+)
 _LIMITS: Final = re.compile(
     rf"{LIMIT_PATTERN}(?:\*\d{{1,4}})?(?:,{LIMIT_PATTERN}(?:\*\d{{1,4}})?)*", re.ASCII
 )
@@ -53,10 +56,7 @@ class Account(NamedTuple):
 def check_tenant(value: object) -> str:
     """Return the name of a tenant; raises InvalidInput."""
     if not isinstance(value, str) or not _TENANT.fullmatch(value):
-        raise InvalidInput(
-            f"tenant={shown(value)} is not valid: it must be up to three words with / between, "
-            "each 1 to 32 of a-z 0-9 _ . - and not beginning with _ . -"
-        )
+        raise InvalidInput(f"tenant={shown(value)} is not valid: it must be {TENANT_RULE}")
     return value
 
 

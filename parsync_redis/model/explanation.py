@@ -179,6 +179,7 @@ class Explanation:
     remedies: changes of which each lets the task run, once the tasks before it have gone.
     history: lost attempts, and why they left their nodes.
     choice: why the task has its place; None if the choice was not recorded.
+    tenant, limits: the accounts of the task, as its kind has them.
     """
 
     id: str
@@ -199,6 +200,8 @@ class Explanation:
     remedies: Sequence[str] = ()
     history: Sequence[Setback] = ()
     choice: Choice | None = None
+    tenant: str = ""
+    limits: str = ""
 
     @property
     def start_text(self) -> str:

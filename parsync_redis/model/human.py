@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
 from ..errors import InvalidInput
+from .account import RESERVED_AMOUNTS
 from .amount import AMOUNT_PATTERN, amount_text, exact_text, parse_amount, read_amount
 from .ids import shown
 
@@ -48,7 +49,9 @@ def needs_shown(needs: str) -> str:
 
 def _word_shown(word: str) -> str:
     match = _AMOUNT.fullmatch(word)
-    return f"{match[1]}={exact_text(read_amount(match[2]))}" if match else word
+    if match is None or match[1] in RESERVED_AMOUNTS:
+        return word
+    return f"{match[1]}={exact_text(read_amount(match[2]))}"
 
 
 def labels_shown(labels: Mapping[str, str]) -> str:
@@ -64,11 +67,14 @@ def needs_given(text: str) -> str:
 
     'mem=4GiB' becomes 'mem=4294967296'. Raises InvalidInput.
     """
-    return _SHOWN_AMOUNT.sub(lambda match: f"{match[1]}={_stored(match[1], match[2])}", text)
+    return _SHOWN_AMOUNT.sub(_stored, text)
 
 
-def _stored(name: str, amount: str) -> str:
-    return amount_text(parse_amount(name, amount))
+def _stored(word: re.Match[str]) -> str:
+    name = word[1]
+    if name in RESERVED_AMOUNTS:
+        return word[0]
+    return f"{name}={amount_text(parse_amount(name, word[2]))}"
 
 
 def read_moment(

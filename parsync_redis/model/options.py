@@ -2,8 +2,9 @@
 
 A new option is a row of OPTIONS and a field of TaskOptions here. From the row come its flag of
 `parsync submit` and the names that the client, `parsync={...}`, the rules [place] and a task's
-declaration may use. A stored option (`stored`) is also a field of TaskStatus, a word in the rows of
-lua/verbs/submit.lua, and a word in lua/lib/task/resubmission.lua. docs/options.md has a line for
+declaration may use. A stored option (`stored`) is also a field of TaskStatus. It is a word of the
+kind (model/kind.py), or a word in the rows of lua/verbs/submit.lua and in
+lua/lib/task/resubmission.lua. docs/options.md has a line for
 each option, docs/keys.md for each stored option. tests/unit/test_options.py finds omissions.
 """
 
@@ -14,6 +15,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from ..errors import InvalidInput
+from .account import TENANT_RULE, are_accounts, limits_text
 from .apart import APART_RULE, held_by, is_word
 from .ids import MAX_ID, shown
 from .limits import MAX_SLOTS
@@ -118,6 +120,15 @@ def _is_whole(low: int, high: int) -> Callable[[object], bool]:
 
 def _is_mapping(value: object) -> bool:
     return isinstance(value, Mapping)
+
+
+def is_tenant(value: object) -> bool:
+    """Return whether a value is the name of a tenant, or '' for none."""
+    return isinstance(value, str) and are_accounts(value, "")
+
+
+def _are_limits(value: object) -> bool:
+    return _is_list_of_texts([*value] if isinstance(value, Mapping) else value)
 
 
 def _is_list_of_texts(value: object) -> bool:
@@ -242,6 +253,29 @@ OPTIONS: Final = (
         stored=True,
     ),
     Option(
+        "tenant",
+        "",
+        is_tenant,
+        TENANT_RULE,
+        "--tenant",
+        str,
+        "Whose share it counts to: research/anna.",
+        "research/anna",
+        stored=True,
+    ),
+    Option(
+        "limits",
+        [],
+        _are_limits,
+        'a list of names, ["stripe", "customer:{customer_id}"], or a mapping from names to units, '
+        '{"licence": 2}',
+        "--limit",
+        list,
+        "A limit under which it runs: stripe, or licence*2 for two units (repeat).",
+        ["stripe"],
+        stored=True,
+    ),
+    Option(
         "expires",
         None,
         is_seconds,
@@ -294,8 +328,9 @@ class TaskOptions:
     def of(cls, options: Mapping[str, Any] | None, queue: str = "") -> "TaskOptions":
         """Return the checked options; raises InvalidInput with the known names.
 
+        options: without parameters of the task, which `fill` has replaced.
         queue: the Celery queue that the task was routed to; only nodes that consume the queue are
-        candidates.
+            candidates.
         """
         if not options and not queue:
             return DEFAULT_OPTIONS
@@ -308,6 +343,7 @@ class TaskOptions:
             option.name: option.check(options.get(option.name, option.default))
             for option in OPTIONS
         }
+        checked["limits"] = limits_text(checked["limits"])
         reserved = [queue_label(queue)] if queue else []
         reserved += tolerance(checked.pop("tolerate"))
         needs = Resources.needed(

@@ -250,8 +250,8 @@ SCRIPTS_BY_ROLE: Final[Mapping[Role, str]] = {
     Role.SCHEDULER: "align book cancel commit configure deal_node discard expire forget_node look_at_nodes look_over "
     "note_choices repair_kind repair_offers repair_partition repair_queue repair_task restore set_reason "
     "record_loss offer purge quarantine read_partition read_tasks reclaim release renew_scheduler "
-    "report_failures requeue revive rotate set_node confirm take give_back set_policy write_policy "
-    "recount",
+    "report_failures requeue revive rotate set_node confirm take give_back set_policy recount "
+    "write_policy",
     Role.SERVE: "cancel read_tasks revive set_node submit",
 }
 """The scripts that each role runs."""

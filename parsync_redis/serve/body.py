@@ -180,6 +180,9 @@ def _options() -> Mapping[str, Mapping[str, Any]]:
         type = _TYPES[option.value]
         types = [type, "null"] if option.default in (None, "") else type
         items = {"items": {"type": "string"}} if type == "array" else {}
+        if option.name == "limits":
+            types = ["array", "object"]
+            items["additionalProperties"] = {"type": "integer"}
         schemas[option.name] = {
             "type": types,
             **items,

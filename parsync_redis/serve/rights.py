@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
+from ..model.account import limits_of
 from ..model.amount import parse_amount, shown_amount
 from ..model.apart import APART_PREFIX
 from ..model.condition import wanted_of
@@ -38,6 +39,8 @@ FIELD_RULES: Final[Mapping[str, str]] = {
     "tolerate": 'a list of taints, ["spot"]',
     "apart": 'a list of patterns of words, ["web*"]',
     "queues": 'a list of patterns of Celery queues, ["fast"]',
+    "tenants": 'a list of patterns of tenants, ["research/*"]',
+    "limits": 'a list of patterns of limits, ["customer:*"]',
     "priority": "a whole number from 0 to 9",
     "max_starts": "a whole number from 1 to 1000",
     "rate": "a number of tasks a second from 0.001 to 100000",
@@ -83,6 +86,8 @@ class Rights(BaseModel):
     tolerate: Patterns = ()
     apart: Patterns = ()
     queues: Patterns = ()
+    tenants: Patterns = ()
+    limits: Patterns = ()
     priority: int = Field(0, ge=0, le=9, strict=True)
     max_starts: int = Field(3, ge=1, le=1000, strict=True)
     rate: float = Field(10.0, ge=0.001, le=100_000, allow_inf_nan=False)
@@ -107,6 +112,10 @@ class Rights(BaseModel):
     def may_name(self, name: str) -> bool:
         """Return whether tasks of this name may be submitted."""
         return _fits(name, self.names)
+
+    def may_use_limit(self, limit: str) -> bool:
+        """Return whether tasks may be submitted under this limit."""
+        return _fits(limit, self.limits)
 
 
 def judge(rights: Rights, task: Submission) -> None:
@@ -133,6 +142,15 @@ def judge(rights: Rights, task: Submission) -> None:
         raise Forbidden(
             f"slots={options.needs.slots} is too high: you may ask for {rights.slots} at most"
         )
+    if options.tenant and not _fits(options.tenant, rights.tenants):
+        raise Forbidden(
+            f"you may not use tenant={shown(options.tenant)}: {_yours(rights.tenants, 'tenants')}"
+        )
+    for limit in limits_of(options.limits):
+        if not rights.may_use_limit(limit.name):
+            raise Forbidden(
+                f"you may not use limit {shown(limit.name)}: {_yours(rights.limits, 'limits')}"
+            )
     for name, amount in options.needs.amounts:
         _judge_amount(rights, name, amount)
     for name, condition in options.needs.labels:

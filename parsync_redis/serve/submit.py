@@ -23,7 +23,7 @@ from ..model.status import TaskStatus
 from ..model.task import Submission, TaskState
 from ..placement.reasons import reason_class
 from ..store.reads.views import read_names
-from ..submission import ACCEPTED, Item, explain_unknown
+from ..submission import ACCEPTED, Item, explain_unknown, explain_unknown_limit, read_limits
 from . import answers
 from .api import id_in
 from .asker import Asker
@@ -240,9 +240,25 @@ class SubmitterApi:
                 answers.append(
                     SentTask(ids[i], word, _explain_unknown(submitter, task, task_names), 422)
                 )
+            elif word == "nolimit":
+                error = self._explain_limit(submitter, submissions[i])
+                answers.append(SentTask(ids[i], word, error, 422))
             else:
                 answers.append(SentTask(ids[i], word, _explain_misfit(submissions[i]), 422))
         return answers
+
+    def _explain_limit(self, submitter: KnownSubmitter, task: Submission) -> str:
+        """Return why a task under an unknown limit was refused.
+
+        task: without what its app declares. The text has only limits that this submitter may name.
+        """
+        if not task.options.limits:
+            return "its app declares a limit that the policy of this cluster does not have"
+        client = self._client
+        limits = client.requests.do(lambda: read_limits(client.store, task))
+        return explain_unknown_limit(
+            task, [limit for limit in limits if submitter.rights.may_use_limit(limit)]
+        )
 
     # -- one task ----------------------------------------------------------------------------------
 

@@ -120,6 +120,7 @@ class _Checking:
         delay_ms: int | None,
         expiry_ms: int | None = None,
         pauses: Iterator[float] | None = None,
+        as_recorded: bool = False,
     ) -> None:
         """Check what Parsync.submit checks."""
         encode_id(id)

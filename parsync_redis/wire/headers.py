@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from ..model.account import TENANT_RULE
 from ..model.ids import shown
-from ..model.options import MAX_SECONDS
+from ..model.options import MAX_SECONDS, is_tenant
 from .message_options import until_ms
+from .tenant import TENANT_HEADER
 
 
 class _Rule(NamedTuple):
@@ -70,6 +72,7 @@ _HEADER_RULES: Final[Mapping[str, _Rule]] = {
     "stamps": _Rule(_is_mapping, "a mapping"),
     **dict.fromkeys(("lang", "shadow", "origin", "argsrepr", "kwargsrepr", "meth"), _TEXT_RULE),
     **dict.fromkeys(("root_id", "parent_id", "group"), _TEXT_RULE),
+    TENANT_HEADER: _Rule(is_tenant, TENANT_RULE),
 }
 """The rule for the value of each header; a header may be missing or None."""
 

@@ -23,6 +23,7 @@ from ..model.ids import shown
 from ..model.limits import MAX_DEPTH
 from .envelope import envelope, not_too_large, to_json, wrap
 from .message_options import check_options
+from .tenant import TENANT_HEADER
 
 _TEMPLATE_OPTIONS: Final = frozenset(("time_limit", "soft_time_limit", "ignore_result"))
 _BODY_MARK = "\0body"
@@ -30,6 +31,7 @@ _ID_MARK = "\0id"
 _ARGS_MARK = "\0args"
 _KWARGS_MARK = "\0kwargs"
 _EXPIRES_MARK = "\0expires"
+_TENANT_MARK = "\0tenant"
 _PLAIN_TYPES: Final = frozenset((int, float, bool, type(None)))
 _pack: Final[Any] = serialization.dumps
 _app: Final = Celery("parsync", set_as_current=False)
@@ -42,22 +44,25 @@ def make_message(
     kwargs: Mapping[str, Any] | None,
     id: str,
     queue: str = "",
+    tenant: str = "",
     **options: Any,
 ) -> bytes:
     """Return the message of a task.
 
     options: options of CELERY_OPTIONS, with Celery's meaning and units (seconds).
     queue: the Celery queue that the task was routed to, which a retry keeps.
+    tenant: the tenant of the task, which the tasks inherit that it submits.
 
     Raises InvalidInput for an argument that cannot be packed, naming the argument, and for an
     unknown or wrong option.
     """
     kwargs = {} if kwargs is None else kwargs
-    if not options and type(args) is tuple and not args and type(kwargs) is dict and not kwargs:
+    has_arguments = type(args) is not tuple or args or type(kwargs) is not dict or kwargs
+    if not options and not tenant and not has_arguments:
         return _as_json(id).join(_around_id(name, queue)).encode()
     _check_arguments(name, args, kwargs)
     if options.keys() - _TEMPLATE_OPTIONS - {"expires"}:
-        return _whole(name, args, kwargs, id, queue, check_options(options))
+        return _whole(name, args, kwargs, id, queue, tenant, check_options(options))
     limits: tuple[tuple[str, Any], ...] = ()
     expires = None
     if options:
@@ -75,8 +80,9 @@ def make_message(
         _ARGS_MARK: _as_json(_shown(args, args)),
         _KWARGS_MARK: _as_json(_shown(kwargs, kwargs.values())) if kwargs else '"{}"',
         _EXPIRES_MARK: f'"{expires}"',
+        _TENANT_MARK: _as_json(tenant),
     }
-    pieces = _template(name, limits, expires is not None, queue)
+    pieces = _template(name, limits, expires is not None, queue, bool(tenant))
     return not_too_large(name, "".join([values.get(piece, piece) for piece in pieces]).encode())
 
 
@@ -147,13 +153,17 @@ def _around_id(name: str, queue: str) -> list[str]:
         _ARGS_MARK: '"()"',
         _KWARGS_MARK: '"{}"',
     }
-    pieces = _template(name, (), False, queue)
+    pieces = _template(name, (), False, queue, False)
     return "".join([values.get(piece, piece) for piece in pieces]).split(_ID_MARK)
 
 
 @lru_cache(maxsize=1024)
 def _template(
-    name: str, limits: tuple[tuple[str, Any], ...], expires: bool, queue: str
+    name: str,
+    limits: tuple[tuple[str, Any], ...],
+    expires: bool,
+    queue: str,
+    has_tenant: bool,
 ) -> list[str]:
     """Return the text of a message in pieces: each placeholder, with its quotes, is a piece."""
     headers, properties, _, _ = _app.amqp.as_task_v2(
@@ -166,12 +176,21 @@ def _template(
         kwargsrepr=_KWARGS_MARK,
         **{"ignore_result": None, **dict(limits)},  # None: the task decides where it runs
     )
+    if has_tenant:
+        headers[TENANT_HEADER] = _TENANT_MARK
     text = to_json(
         wrap(_BODY_MARK, "application/json", "utf-8", headers, properties, _ID_MARK, "", queue)
     )
     marks = {
         _as_json(mark): mark
-        for mark in (_BODY_MARK, _ID_MARK, _ARGS_MARK, _KWARGS_MARK, _EXPIRES_MARK)
+        for mark in (
+            _BODY_MARK,
+            _ID_MARK,
+            _ARGS_MARK,
+            _KWARGS_MARK,
+            _EXPIRES_MARK,
+            _TENANT_MARK,
+        )
     }
     pieces = re.split("(" + "|".join(map(re.escape, marks)) + ")", text)
     return [marks.get(piece, piece) for piece in pieces]
@@ -188,6 +207,7 @@ def _whole(
     kwargs: Mapping[str, Any],
     id: str,
     queue: str,
+    tenant: str,
     options: dict[str, Any],
 ) -> bytes:
     """Return a message with any options: Celery's as_task_v2 makes all of the message."""
@@ -202,6 +222,8 @@ def _whole(
             id, name, args, kwargs, **links, **options
         )
         headers.update(extra)
+        if tenant:
+            headers[TENANT_HEADER] = tenant
     except Exception as error:
         raise InvalidInput(f"the options of task {name} make no message: {shown(error)}") from None
     try:

@@ -14,7 +14,7 @@ from parsync_redis import Settings
 from tests.kit.documents import Document, tables
 
 INTERNAL = {
-    "Parsync": "submit revoke purge options_of move_to",
+    "Parsync": "submit revoke purge options_of fill move_to",
     "ParsyncClient": "declared send requeue_dead",
     "AsyncParsyncClient": "declared send requeue_dead",
     "TaskStatus": "of",

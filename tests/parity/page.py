@@ -82,6 +82,11 @@ the server is down and has never answered for that name, `send_task` raises `Ope
 to the wrong place would be worse. `parsync=False` sends it to the broker. `revoke` tells the workers in any case, and
 then raises `OperationalError` if parsync's queue did not answer.
 
+**A tenant travels with what a task submits.** A message of a task that has a [tenant](options.md#tenants-and-limits) has
+the header `parsync_tenant`, also a message to the broker. So the steps of a chain, the tasks of a group, the body of a
+chord, callbacks, errbacks and what a task submits by `delay` or `send_task` inherit the tenant. Limits are not inherited.
+A retry keeps the tenant and the limits.
+
 **A router that needs arguments works only in calls that have them.** Workers register the queue of each task, for
 submits by name with `ParsyncClient` or `parsync submit`. If the app's router fails without arguments, or the queue is
 not declared and `task_create_missing_queues` is off, the worker warns once, and such a submit has no queue.

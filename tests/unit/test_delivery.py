@@ -12,6 +12,7 @@ from parsync_redis.model.place import Place
 from parsync_redis.store import Store
 from parsync_redis.submission import make_submission
 from parsync_redis.wire.envelope import open_envelope
+from parsync_redis.worker.celery.delivered_message import Delivered, as_message
 from parsync_redis.worker.celery.delivery import Delivery
 from parsync_redis.worker.isolation.machine import Isolation
 from parsync_redis.worker.node.reporter import Reporter
@@ -51,6 +52,54 @@ def test_run_times_are_learnt_from_when_the_pool_began_a_run() -> None:
     assert [seconds < 9_000 for seconds in learnt] == [True]
 
 
+def test_a_task_that_no_worker_knew_gets_its_declared_tenant_and_limit_from_its_arguments(
+    fake_store: Store,
+) -> None:
+    app = Celery("late accounts", set_as_current=False, backend="cache+memory://")
+    Parsync(app, url="redis://127.0.0.1:1/0")
+
+    @app.task(
+        name="work",
+        shared=False,
+        parsync={"tenant": "{team}", "limits": ["customer:{customer_id}"]},
+    )
+    def work(customer_id: int, team: str) -> None:
+        pytest.fail("it must not begin")
+
+    drive = Driver(fake_store)
+    drive.run(drive.commands.set_policy([("customer:*", "units=1")]))
+    ended = list[str]()
+    agent: Any = SimpleNamespace(
+        reporter=SimpleNamespace(ended=lambda run, outcome: ended.append(outcome)), store=fake_store
+    )
+    delivery = Delivery(cast(Any, SimpleNamespace(app=app)), agent)
+    for id, args, outcome in (("a", (7, "acme"), "again"), ("b", (7,), "failed")):
+        item = make_submission({"name": "work", "id": id, "args": args}, {})
+        drive.run(drive.commands.submit([item]))
+        place = drive.place(id, drive.take()[id])
+        assert drive.start(place) == "ok"
+        payload = open_envelope(item.message)
+        run = Run(place)
+        assert delivery._declares_more(
+            "work",
+            payload["headers"]["parsync"],
+            as_message(app, payload, Delivered),
+            payload,
+            run,
+        )
+        assert ended.pop() == outcome
+        drive.finish(place, outcome)
+    status = drive.status("a")
+    assert (status.tenant, status.limits) == ("acme", "customer:7")
+    assert run.flaw == (
+        "with the options that its app declares: '{team}' of task work needs the argument team, "
+        "which the call does not give"
+    )
+    message = drive.message("a")
+    assert message is not None
+    assert open_envelope(message)["headers"]["parsync_tenant"] == "acme"
+
+
 @pytest.mark.parametrize(
     ("slots", "sees"),
     [(2, "it goes on"), (3, "task needs slots=3; the largest node has 2")],
@@ -83,7 +132,7 @@ def test_a_task_that_fits_nowhere_with_what_its_app_declares_fails_as_its_submit
     run = Run(place)
     carried = payload["headers"]["parsync"]
     assert Delivery(cast(Any, SimpleNamespace(app=app)), agent)._declares_more(
-        "work", carried, payload, run
+        "work", carried, as_message(app, payload, Delivered), payload, run
     )
     if slots == 2:
         assert (ended, run.flaw) == (["again"], "")

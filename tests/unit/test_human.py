@@ -60,5 +60,8 @@ def test_a_kind_as_people_read_it_is_the_kind():
     shown = needs_shown(kind)
     assert shown == "proj.render slots=2 gpu=0.5 mem=4GiB vram_gb:>=24 gpu_model:a100 latency"
     assert needs_given(shown) == needs_given(kind) == kind
+    for accounts in (" for=research/anna under=customer:7,stripe*2", " for=1024 under=1048576"):
+        assert needs_shown(kind + accounts) == shown + accounts, "an account is no amount"
+        assert needs_given(shown + accounts) == kind + accounts
     with pytest.raises(InvalidInput, match="resource mem='4XiB' is not an amount"):
         needs_given("proj.render slots=1 mem=4XiB")

@@ -8,12 +8,13 @@ the check-list.
 import re
 import sys
 from dataclasses import fields
+from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 import typer.main
 
-from parsync_redis.cli.options import from_flags
+from parsync_redis.cli.options import from_flags, parse_limits
 from parsync_redis.cli.tasks import register
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.apps import KnownTasks
@@ -103,6 +104,14 @@ def test_the_command_line_has_a_flag_for_an_option(option: Option):
     }
 
 
+def test_units_of_limits_are_written_behind_a_star_on_the_command_line():
+    assert parse_limits("--limit", ["licence*2", "stripe"]) == {"licence": 2, "stripe": 1}
+    assert parse_limits("--limit", None) == []
+    for words in (["a*"], ["a*x"], ["a*2", "a"]):
+        with pytest.raises(InvalidInput, match=r"it must be NAME or NAME\*UNITS, each name once"):
+            parse_limits("--limit", words)
+
+
 @every
 def test_a_declared_option_holds_for_a_submit_by_name(option: Option):
     declared = {"work": {option.name: option.example}}
@@ -141,6 +150,7 @@ def test_a_message_that_no_worker_knew_carries_an_option(option: Option):
 def test_a_task_keeps_an_option_and_so_does_its_successor(fake_store: Store, option: Option):
     """A retry of a task from a client without an app reads its options from the record of the task."""
     drive = Driver(fake_store)
+    drive.run(drive.commands.set_policy([("stripe", "units=5")]))
     asks = {option.name: option.example}
     drive.submit("a", asks)
     assert kept_options(drive.status("a")) == asked(option), (
@@ -166,7 +176,8 @@ def test_type_checkers_know_the_options_of_the_table():
     assert set(submit) == {*CLIENT_NAMES, "queue", *CELERY_OPTIONS} - {"expires"}
     for option in OPTIONS:
         if option.name in plan:
-            kinds = get_args(plan[option.name]) if option.default is None else (plan[option.name],)
+            kinds = get_args(plan[option.name])
+            kinds = kinds if get_origin(plan[option.name]) is UnionType else (plan[option.name],)
             assert isinstance(option.example, tuple(get_origin(kind) or kind for kind in kinds))
 
 

@@ -95,7 +95,7 @@ def new_app(**options: Any) -> Any:
         ("unit.plain", None, None, None),
         ("unit.plain", None, True, {}),
         ("unit.plain", {"options": {"slots": 3}}, None, {"slots": 3}),
-        ("unit.plain", {"attempt": "1@1"}, None, {}),
+        ("unit.plain", {"attempt": "1@1"}, None, {"_as_recorded": True}),
         ("unit.plain", {}, None, None),
     ],
 )

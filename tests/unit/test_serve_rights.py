@@ -36,6 +36,8 @@ WIDE = {
     "tolerate": ["spot"],
     "apart": ["web*"],
     "queues": ["fast", "q/1"],
+    "tenants": ["research", "research/*"],
+    "limits": ["stripe", "customer:*"],
     "priority": 5,
     "max_starts": 4,
 }
@@ -65,6 +67,7 @@ def made(fields, **task):
         {"resources": {"mem": "4GiB", "gpu.mem": 2**33, "gpu": "500m"}},
         {"require": {"zone": {"not": ["a"]}, "model": ["a100", "h100"]}, "tolerate": ["spot"]},
         {"queue": "q/1", "apart": "web_1", "near": "shop:1"},
+        {"tenant": "research/anna", "limits": {"stripe": 2, "customer:7": 1}},
         {
             "countdown": 5,
             "expires": 60,
@@ -108,6 +111,14 @@ def test_a_submitter_may_ask_for_what_its_table_has(task):
             {"tolerate": ["spot", "dear"]},
             "you may not use tolerate='dear': your taints to tolerate are spot",
         ),
+        (
+            {"tenant": "sales"},
+            "you may not use tenant='sales': your tenants are research, research/*",
+        ),
+        (
+            {"limits": ["customer:{id}", "x{id}"], "kwargs": {"id": 7}},
+            "you may not use limit 'x7': your limits are stripe, customer:*",
+        ),
         ({"queue": "slow"}, "you may not use queue='slow': your queues are fast, q/1"),
         ({"apart": "db"}, "you may not use apart='db': your words of apart are web*"),
         (
@@ -130,6 +141,8 @@ def test_a_submitter_with_the_least_rights_may_use_no_limited_option(option):
         "tolerate": ["spot"],
         "apart": "w",
         "near": "a",
+        "tenant": "a",
+        "limits": ["a"],
     }
     with pytest.raises(Forbidden, match=r"you (have no|may)"):
         made(LEAST, **{option: value.get(option, 1)})
@@ -145,6 +158,8 @@ def test_each_option_has_a_limit_or_is_free_and_no_other_can_come_over_http():
         "near",
         "priority",
         "max_starts",
+        "tenant",
+        "limits",
     }
     assert set(NAMES) == limited | FREE_OPTIONS, (
         "a new option of a task: judge it in rights.py, or say that it is free"

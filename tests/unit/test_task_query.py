@@ -12,9 +12,17 @@ NOW_MS = 1_000_000
 
 
 def seen(
-    id, name="a.b", submitted_ms=NOW_MS - 60_000, node="", asked="", started_ms=None, ended_ms=None
+    id,
+    name="a.b",
+    submitted_ms=NOW_MS - 60_000,
+    node="",
+    asked="",
+    started_ms=None,
+    ended_ms=None,
+    accounts="",
 ):
-    line = TaskLine.of(f"0@1 9000000000001 {submitted_ms} {submitted_ms} - {name} slots=1")
+    text = f"0@1 9000000000001 {submitted_ms} {submitted_ms} - {name} slots=1{accounts}"
+    line = TaskLine.of(text)
     place = Place(id, "1@1.s1.0", 0, node, (0,), 1, submitted_ms, asked) if node else None
     return TaskEntry(id, line, place, started_ms, ended_ms)
 
@@ -30,6 +38,11 @@ def seen(
         ({"holds": "mem"}, "x"),
         ({"older_than_s": 100}, "r e"),
         ({"older_than_s": 100, "node": "n2"}, ""),
+        ({"tenant": "research"}, "r x"),
+        ({"tenant": "research/anna"}, "r"),
+        ({"tenant": "res"}, ""),
+        ({"under": "stripe"}, "r e"),
+        ({"under": "stripe", "tenant": "research"}, "r"),
     ],
 )
 def test_each_condition_and_all_of_several(query, found):
@@ -41,9 +54,15 @@ def test_each_condition_and_all_of_several(query, found):
             asked="gpu@1=0.5 gpu.mem@1=8",
             submitted_ms=NOW_MS - 200_000,
             started_ms=NOW_MS - 5,
+            accounts=" for=research/anna under=customer:7,stripe*2",
         ),
-        seen("x", "x.y", node="n2", asked="mem=4 gpu=0"),
-        seen("e", submitted_ms=NOW_MS - 300_000, ended_ms=NOW_MS - 150_000),
+        seen("x", "x.y", node="n2", asked="mem=4 gpu=0", accounts=" for=research"),
+        seen(
+            "e",
+            submitted_ms=NOW_MS - 300_000,
+            ended_ms=NOW_MS - 150_000,
+            accounts=" under=stripe",
+        ),
     ]
     assert " ".join(one.id for one in tasks if matches(one, TaskQuery(**query), NOW_MS)) == found
 

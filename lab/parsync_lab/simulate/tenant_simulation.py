@@ -176,9 +176,9 @@ class TenantSimulation:
             self._submitted_s[task] = at_s
         for start in range(0, len(tasks), MAX_BATCH):
             batch = tasks[start : start + MAX_BATCH]
-            words = set(self._store.run(self._store.commands.submit(batch)))
-            if words != {"submitted"}:
-                raise BrokenContract(f"a task was not submitted: {', '.join(sorted(words))}")
+            words = self._store.run(self._store.commands.submit(batch))
+            if set(words) != {"submitted"}:
+                raise BrokenContract(f"a task was not submitted: {', '.join(sorted(set(words)))}")
 
     def _start(self, core: Core, now_s: float, run_s: float) -> None:
         """Start the tasks of won claims, as their nodes' workers do."""

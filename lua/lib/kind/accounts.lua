@@ -87,6 +87,29 @@ local function parse_account(account, line)
   account.full = string.sub(words, -5) == ' full'
 end
 
+-- number_text: return an amount as text, with three decimals at most.
+local function number_text(amount)
+  return string.format(amount % 1 == 0 and '%d' or '%.16g', amount)
+end
+
+-- account_text: return the line of an account without the mark `full`.
+local function account_text(account)
+  local names = {}
+  for name in pairs(account.held) do
+    if name ~= 'slots' and name ~= 'units' then
+      names[#names + 1] = name
+    end
+  end
+  table.sort(names)
+  local words = {string.format('n=%d', account.count)}
+  for _, name in ipairs({'slots', 'units', unpack(names)}) do
+    local amount = account.held[name] or 0
+    words[#words + 1] = amount > 0 and name .. '=' .. number_text(amount) or nil
+  end
+  words[#words + 1] = account.next and string.format('next=%.3f', account.next) or nil
+  return table.concat(words, ' ')
+end
+
 -- read_accounts: read the lines of these accounts, as far as this call has not read them. In a key
 -- of another type every line is damaged.
 local function read_accounts(names)
@@ -111,22 +134,6 @@ local function touch_account(name)
   local account = account_of(name)
   account.is_touched = true
   return account
-end
-
--- list_accounts: put the accounts that this call changes into TOUCHED, by name; return the names.
-local function list_accounts()
-  local names = {}
-  for name, account in pairs(ACCOUNTS) do
-    names[#names + 1] = account.is_touched and name or nil
-  end
-  table.sort(names)
-  for _, name in ipairs(names) do
-    if not ACCOUNTS[name].is_listed then
-      ACCOUNTS[name].is_listed = true
-      TOUCHED[#TOUCHED + 1] = '=' .. name
-    end
-  end
-  return names
 end
 
 -- leave_accounts: take tasks of a kind out of their accounts. ids: a list; undone: whether their

@@ -60,27 +60,20 @@ local function remove_leaving(name, account)
   end
 end
 
--- number_text: return an amount as text, with three decimals at most.
-local function number_text(amount)
-  return string.format(amount % 1 == 0 and '%d' or '%.16g', amount)
-end
-
--- account_text: return the line of an account without the mark `full`.
-local function account_text(account)
+-- list_accounts: put the accounts that this call changes into TOUCHED, by name; return the names.
+local function list_accounts()
   local names = {}
-  for name in pairs(account.held) do
-    if name ~= 'slots' and name ~= 'units' then
-      names[#names + 1] = name
-    end
+  for name, account in pairs(ACCOUNTS) do
+    names[#names + 1] = account.is_touched and name or nil
   end
   table.sort(names)
-  local words = {string.format('n=%d', account.count)}
-  for _, name in ipairs({'slots', 'units', unpack(names)}) do
-    local amount = account.held[name] or 0
-    words[#words + 1] = amount > 0 and name .. '=' .. number_text(amount) or nil
+  for _, name in ipairs(names) do
+    if not ACCOUNTS[name].is_listed then
+      ACCOUNTS[name].is_listed = true
+      TOUCHED[#TOUCHED + 1] = '=' .. name
+    end
   end
-  words[#words + 1] = account.next and string.format('next=%.3f', account.next) or nil
-  return table.concat(words, ' ')
+  return names
 end
 
 -- write_holders: write the tasks that count_taken entered among the holders of their accounts.

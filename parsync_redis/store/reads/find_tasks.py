@@ -11,8 +11,10 @@ from operator import attrgetter
 from typing import Any, Final
 
 from ...errors import InvalidInput
+from ...model.account import TENANT_MARK
 from ...model.devices import kind_of
 from ...model.ids import readable, shown
+from ...model.kind import split_kind
 from ...model.limits import MAX_BATCH
 from ...model.needs import read_amounts
 from ...model.place import Place
@@ -80,10 +82,12 @@ _id_of: Final = attrgetter("id")
 
 @dataclass(frozen=True, slots=True)
 class TaskQuery:
-    """Criteria for tasks: states, name, node, resource, age; and the order of the answer.
+    """Criteria for tasks: states, name, node, resource, age, accounts; and the order of the answer.
 
     name: a pattern.
     holds: a resource or a kind of devices; only placed and running tasks hold any.
+    tenant: a tenant; tasks of the tenants below it count too.
+    under: a limit.
     older_than_s: seconds since the task was submitted, or has ended.
     sort: `age` (the oldest first), `run` (the longest run first), `ended` (the latest end first),
         `name` or `node`; '' is the order of `list_tasks`.
@@ -96,6 +100,8 @@ class TaskQuery:
     older_than_s: float = 0.0
     sort: str = ""
     limit: int = 50
+    tenant: str = ""
+    under: str = ""
 
     def __post_init__(self) -> None:
         if self.sort not in ("", *SORTS):
@@ -106,13 +112,21 @@ class TaskQuery:
     @property
     def plain(self) -> bool:
         """True if the states are the only criterion."""
-        any_task = self.name == "*" and not (self.node or self.holds or self.older_than_s)
-        return any_task and not self.sort
+        criteria = (self.node, self.holds, self.older_than_s, self.tenant, self.under, self.sort)
+        return self.name == "*" and not any(criteria)
+
+    @property
+    def accounts(self) -> frozenset[str]:
+        """The accounts that a task must count to."""
+        tenant = TENANT_MARK + self.tenant if self.tenant else ""
+        return frozenset(account for account in (tenant, self.under) if account)
 
     @property
     def asks_lines(self) -> bool:
         """True if the lines of tasks must be read to judge or order the tasks."""
-        return self.name != "*" or self.older_than_s > 0 or self.sort in ("age", "name")
+        has_account = bool(self.tenant or self.under)
+        is_by_line = self.name != "*" or self.older_than_s > 0 or has_account
+        return is_by_line or self.sort in ("age", "name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +143,12 @@ class TaskEntry:
     def name(self) -> str:
         """The task's name, '' if unknown."""
         return self.line.kind.partition(" ")[0] if self.line else ""
+
+    @property
+    def accounts(self) -> frozenset[str]:
+        """The accounts that the task counts to; none if unknown."""
+        kind = split_kind(self.line.kind) if self.line else None
+        return frozenset(account.name for account in kind.accounts) if kind else frozenset()
 
     @property
     def since_ms(self) -> int:
@@ -181,6 +201,8 @@ def matches(entry: TaskEntry, query: TaskQuery, now_ms: int) -> bool:
     if query.holds and not (place and holds(place, query.holds)):
         return False
     if query.name != "*" and not fnmatchcase(entry.name, query.name):
+        return False
+    if query.accounts and not entry.accounts >= query.accounts:
         return False
     return not query.older_than_s or 0 < entry.since_ms <= now_ms - query.older_than_s * 1000
 

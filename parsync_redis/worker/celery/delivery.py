@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 from ...errors import InvalidInput, ParsyncError
 from ...model.ids import decode_id
 from ...model.options import TaskOptions
+from ...model.parameters import Arguments
 from ...model.place import Place
 from ...model.task import Submission
 from ...near import resolve_near
@@ -23,6 +24,7 @@ from ...store.repair.quarantine import quarantine
 from ...submission import explain_refusal
 from ...wire.envelope import open_envelope, pack_envelope
 from ...wire.headers import flaw_of, wait_s
+from ...wire.tenant import TENANT_HEADER, submitting_for
 from ..node.agent import Agent
 from ..node.runs import Run
 from .celery_types import Consumer
@@ -96,7 +98,7 @@ class Delivery:
             consumer.on_unknown_task(None, received, KeyError(name))
             self._agent.reporter.ended(run, "failed")
             return
-        if self._declares_more(name, carried, payload, run):
+        if self._declares_more(name, carried, received, payload, run):
             return
         eta = payload["headers"].pop("eta", None)  # Celery would wait here, and hold the slots
         if (early_s := wait_s(eta)) > 0:
@@ -154,7 +156,9 @@ class Delivery:
         self._agent.reporter.ended(run, "recalled")
 
     # Any: an envelope is a JSON object
-    def _declares_more(self, name: str, carried: object, payload: dict[str, Any], run: Run) -> bool:
+    def _declares_more(
+        self, name: str, carried: object, received: Delivered, payload: dict[str, Any], run: Run
+    ) -> bool:
         """Return True if the task's app declares options that its submit did not have.
 
         The options were not known when the task was submitted by name. This attempt submits the
@@ -165,13 +169,20 @@ class Delivery:
         """
         if not isinstance(carried, dict) or not carried.get("undeclared"):
             return False
-        declared = self._consumer.app.parsync.options.as_declared(
-            name, carried.get("options") or {}
-        )
+        try:
+            declared = self._consumer.app.parsync.options.as_declared(
+                carried.get("options") or {}, Arguments.of(name, received.payload)
+            )
+        except InvalidInput as error:
+            self._refuse(run, error, pack_envelope(payload))
+            return True
         if declared is None:
             return False
         options, queue = declared
-        payload["headers"]["parsync"] = {"options": options}
+        payload["headers"]["parsync"] = {"options": dict(options)}
+        if options.get("tenant") is None:
+            options["tenant"] = payload["headers"].get(TENANT_HEADER)
+        payload["headers"][TENANT_HEADER] = options["tenant"]
         payload["properties"]["delivery_info"] = {"exchange": "", "routing_key": queue}
         task = run.place.task
         message = pack_envelope(payload)
@@ -195,10 +206,14 @@ class Delivery:
         if refusal is None:
             self._agent.reporter.ended(run, "again")
         else:
-            run.flaw = f"with the options that its app declares: {refusal!s:.300}"
-            self._store_failure(run, refusal, message)
-            self._agent.reporter.ended(run, "failed")
+            self._refuse(run, refusal, message)
         return True
+
+    def _refuse(self, run: Run, refusal: ParsyncError, message: bytes) -> None:
+        """Fail a task that would have been refused with the options that its app declares."""
+        run.flaw = f"with the options that its app declares: {refusal!s:.300}"
+        self._store_failure(run, refusal, message)
+        self._agent.reporter.ended(run, "failed")
 
     def _fail(self, run: Run, error: Exception, message: bytes) -> None:
         """Fail a task before it ran, because of its message, and store the failure."""
@@ -224,9 +239,10 @@ class Delivery:
             context = context_of(app, message)
             if context.id != id:  # its message cannot be read
                 context = Context(id=id)
-            app.backend.mark_as_failure(
-                id, error, request=context, store_result=not context.ignore_result
-            )
+            with submitting_for(context):
+                app.backend.mark_as_failure(
+                    id, error, request=context, store_result=not context.ignore_result
+                )
         except Exception as trouble:
             log.error(
                 "the result of task %s could not be stored, and waits in the outbox: %r",

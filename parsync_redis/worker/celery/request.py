@@ -23,6 +23,7 @@ from celery.worker import state
 from celery.worker.request import Request as CeleryRequest
 from celery.worker.state import task_ready
 
+from ...wire.tenant import submitting_for
 from ..isolation.tie import NotBegun
 from ..node.agent import Agent
 from ..node.runs import Run
@@ -185,9 +186,13 @@ class ReportedRequest(CeleryRequest):
 
     @contextmanager
     def _noting_unstored(self) -> Iterator[None]:
-        """Have the results outbox tell the result that Celery fails to store in this block."""
+        """Have the results outbox tell the result that Celery fails to store in this block.
+
+        What Celery publishes in the block, such as errbacks, inherits the tenant of the run.
+        """
         try:
-            yield
+            with submitting_for(self.request_dict):
+                yield
         except Exception as trouble:
             if self._run is not None and is_of_backend(trouble):
                 log.warning("task %s: the results outbox has its result: %r", self.id, trouble)

@@ -24,6 +24,7 @@ from ...store.repair.quarantine import quarantine
 from ...store.server.server_errors import AWAY, translate
 from ...store.store import Store
 from ...wire.envelope import open_envelope
+from ...wire.tenant import submitting_for
 from .celery_types import SendEvent
 from .delivered_message import as_message
 
@@ -186,6 +187,14 @@ def _tell(
     if state != "pending" and now not in ("gone", state):
         return
     context = context_of(app, message) if message else Context(id=id)
+    with submitting_for(context):
+        _mark(app, id, state, why, context, send_event)
+
+
+def _mark(
+    app: Celery, id: str, state: str, why: str, context: Context, send_event: SendEvent | None
+) -> None:
+    """Mark a task as revoked, retried or failed in the backend, and send the event."""
     if state == "cancelled":
         app.backend.mark_as_revoked(
             id, why or "cancelled", request=context, store_result=not context.ignore_result
@@ -233,6 +242,6 @@ def context_of(app: Celery, message: bytes) -> Context:
     except Exception as error:
         log.warning("the message of a task that has ended cannot be read: %s", error)
         return Context()
-    return Context(
-        payload["headers"], **{k: embed.get(k) for k in ("chord", "chain", "callbacks", "errbacks")}
-    )
+    canvas = {k: embed.get(k) for k in ("chord", "chain", "callbacks", "errbacks")}
+    delivery_info = payload["properties"].get("delivery_info") or {}  # Celery reads it for errbacks
+    return Context(payload["headers"], delivery_info=delivery_info, **canvas)

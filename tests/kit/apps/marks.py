@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import redis
@@ -154,6 +155,14 @@ def placed_at(self: Any) -> dict[str, Any] | None:
     return getattr(self.request, "parsync", None) or None
 
 
+@app.task(bind=True, max_retries=3, parsync={"limits": ["customer:{customer_id}"]})
+def charge(self: Any, amount: int, customer_id: int, fails: int = 0) -> int:
+    """Fail the first `fails` times. The task declares a limit with a parameter."""
+    if self.request.retries < fails:
+        raise self.retry(countdown=0.05)
+    return amount
+
+
 @app.task(parsync=True, bind=True, max_retries=3)
 def flaky(self: Any, fails: int) -> int:
     if self.request.retries < fails:
@@ -222,6 +231,29 @@ def doubtful(self: Any, key: str, how: str, executed: bool) -> str:
         return self.replace(noted.si("ran again"))
     finally:
         client.send = send
+
+
+SUBMITS: dict[str, Callable[[str], object]] = {
+    "delay": lambda id: add.si(1, 2).set(task_id=id).delay(),
+    "send_task": lambda id: app.send_task(f"{__name__}.add", (1, 2), task_id=id),
+    "a client": lambda id: app.parsync.client.submit(f"{__name__}.add", [1, 2], id=id),
+    "another tenant": lambda id: add.apply_async((1, 2), task_id=id, parsync={"tenant": "sales"}),
+    "no tenant": lambda id: add.apply_async((1, 2), task_id=id, parsync={"tenant": ""}),
+    "a plain task": lambda id: app.send_task(f"{__name__}.plain_submits", ("delay", id)),
+}
+"""Ways in which a task submits another task."""
+
+
+@app.task(parsync=True)
+def submits(way: str, id: str) -> None:
+    """Submit a task in one of the ways."""
+    SUBMITS[way](id)
+
+
+@app.task
+def plain_submits(way: str, id: str) -> None:
+    """Do the same in a task that parsync does not place."""
+    SUBMITS[way](id)
 
 
 @app.task(parsync=True, bind=True)

@@ -166,7 +166,11 @@ def test_the_page_has_a_row_for_each_key_that_a_client_may_write_and_no_other():
 def test_no_right_of_a_client_halts_the_cluster(guarded: Guarded, kind: str, word: str):
     wrong = []
     stage = Stage(guarded)
-    name = {"q:extra": stage.keys.extra(IDS[0]), "q:pending": stage.keys.pending(KIND)}.get(kind)
+    name = {
+        "q:extra": stage.keys.extra(IDS[0]),
+        "q:holders": stage.keys.holders("stripe"),
+        "q:pending": stage.keys.pending(KIND),
+    }.get(kind)
     key = name or stage.keys.queue(kind[2:])
     stage.close()
     for use in hostile(word):

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from celery.result import AsyncResult
 
-from parsync_redis import AccessDenied, ParsyncClient, Settings
+from parsync_redis import AccessDenied, ParsyncClient, Settings, UnknownLimit
 from parsync_redis.cli.stack import LocalStack
 from parsync_redis.model.ids import readable
 from parsync_redis.security.acl import RightsOptions
@@ -163,6 +163,8 @@ def test_a_web_application_sends_placed_and_plain_tasks_and_waits_for_results(si
     assert isinstance(placed, AsyncResult)
     assert len(placed.get(timeout=PATIENCE_S)) == 48
     assert plain.get(timeout=PATIENCE_S) == "pong"
+    with pytest.raises(UnknownLimit, match="no limit 'stripe'; the policy has no limits"):
+        tiles.send_task("tiles.render", (3,), parsync={"limits": ["stripe"]})
     assert site.guarded.denials() == []
 
 

@@ -238,3 +238,21 @@ def test_a_dry_run_names_tasks_that_would_wait_for_ever(drive: Driver):
     assert [kind.waiting for kind in outlook.blocked] == [1]
     assert not foresee_policy(drive.store, STRIPE).blocks_for_ever
     assert foresee_policy(drive.store, "[limits.mail]\nat_once = 1").blocks_for_ever
+
+
+def test_a_list_of_tasks_costs_as_many_reads_for_many_limits_as_for_one(drive: Driver):
+    apply(drive.store, "[limits.'customer:*']\nat_once = 0")
+    client: Any = drive.store.client
+    counts = []
+    for number in (1, 30):
+        ids = [f"t{number}-{n}" for n in range(number)]
+        for n, id in enumerate(ids):
+            submit(drive, id, limits=f"customer:{n}")
+        kinds = [task.kind for task in drive.store.statuses(ids)]
+        client.config_resetstat()
+        explainer = AccountExplainer(drive.store, server_ms(drive.store), is_brief=True)
+        explainer.read(kinds)
+        assert all("paused by maria" in explainer.why(kind) for kind in kinds)
+        stats = client.info("commandstats")
+        counts.append(stats["cmdstat_hmget"]["calls"] + stats["cmdstat_hgetall"]["calls"])
+    assert counts[0] == counts[1]

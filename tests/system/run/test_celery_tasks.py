@@ -2,20 +2,21 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from billiard.exceptions import WorkerLostError
-from celery import chain, chord, group, signals
+from celery import Celery, chain, chord, group, signals
 from celery.beat import ScheduleEntry, Scheduler, SchedulingError
 from celery.exceptions import ChordError, TaskRevokedError, TimeLimitExceeded
 from celery.schedules import schedule
 from kombu import serialization
 
-from parsync_redis import Infeasible, InvalidInput, UnknownTask
-from tests.kit.rig import LONG_LEASE_S, Rig
+from parsync_redis import Infeasible, InvalidInput, Parsync, UnknownLimit, UnknownTask
+from tests.kit.rig import CLUSTER, LONG_LEASE_S, Rig
 
 pytestmark = pytest.mark.serial
 GET_S = 180
@@ -205,6 +206,7 @@ def test_signals_of_publishing_see_and_may_change_the_message(rig: Rig) -> None:
 
 
 def test_an_eta_is_waited_for_in_the_queue_while_the_slots_are_free(rig: Rig) -> None:
+    rig.until_idle()
     due = time.time() + 3
     results = [
         rig.tasks.where.apply_async(countdown=3),
@@ -308,6 +310,170 @@ DOORS: dict[str, Callable[[Any, Any], Any]] = {
     "callback": lambda tasks, sig: tasks.add.apply_async((1, 1), link=sig),
     "chord body": lambda tasks, sig: chord([tasks.add.si(1, 1)], sig).delay(),
 }
+
+
+SUBMITS = ("delay", "send_task", "a client", "another tenant", "no tenant", "a plain task")
+"""Ways of the task `submits`."""
+
+
+def in_a_task(way: str, tasks: Any, id: str) -> None:
+    """Let a task submit another task."""
+    tasks.submits.apply_async((way, id), parsync=OF_ANNA)
+
+
+ANNA = "research/anna"
+OF_ANNA: dict[str, Any] = {"tenant": ANNA}
+FORKED = {**OF_ANNA, "resources": {"processes": 1}}
+HEIRS: dict[str, Callable[[Any, str], object]] = {
+    "retry": lambda tasks, id: tasks.flaky.apply_async((1,), task_id=id, parsync=OF_ANNA),
+    "retry of a task with options": lambda tasks, id: tasks.flaky_own.apply_async(
+        (1,), task_id=id, parsync=OF_ANNA
+    ),
+    "retry of a client's task": lambda tasks, id: tasks.app.parsync.client.submit(
+        tasks.flaky_where.name, [1], id=id, tenant=ANNA
+    ),
+    "retry of a client's task with options": lambda tasks, id: tasks.app.parsync.client.submit(
+        tasks.flaky_own.name, [2], id=id, tenant=ANNA
+    ),
+    "replace": lambda tasks, id: tasks.replaced.apply_async((4,), task_id=id, parsync=OF_ANNA),
+    "chain": lambda tasks, id: chain(
+        tasks.add.si(1, 1).set(parsync=OF_ANNA), tasks.add.si(1, 1), heir(tasks.add, id)
+    ).delay(),
+    "chain of a client's task": lambda tasks, id: tasks.app.parsync.client.submit(
+        tasks.submits.name, ["delay", id], tenant=ANNA
+    ),
+    "group": lambda tasks, id: chain(
+        tasks.add.si(1, 1).set(parsync=OF_ANNA), group(tasks.add.si(1, 1), heir(tasks.add, id))
+    ).delay(),
+    "chord": lambda tasks, id: chord(
+        [tasks.add.si(1, 1).set(parsync=OF_ANNA), tasks.add.si(2, 2).set(parsync=OF_ANNA)],
+        tasks.total.s().set(task_id=id),
+    ).delay(),
+    "callback": lambda tasks, id: tasks.add.apply_async(
+        (1, 1), parsync=OF_ANNA, link=heir(tasks.add, id)
+    ),
+    "errback": lambda tasks, id: tasks.boom.apply_async(
+        parsync=OF_ANNA, link_error=tasks.silent.s().set(task_id=id)
+    ),
+    "errback of a run that its worker ended": lambda tasks, id: tasks.hard_limited.apply_async(
+        parsync=FORKED, link_error=tasks.silent.s().set(task_id=id)
+    ),
+    "errback of a dead task": lambda tasks, id: tasks.dies.apply_async(
+        ("heirs", 9), parsync=FORKED, link_error=tasks.silent.s().set(task_id=id)
+    ),
+    "beat": lambda tasks, id: beaten(
+        tasks.app, tasks.add.si(1, 1).set(task_id=id, parsync=OF_ANNA)
+    ),
+    **{f"{way} in a task": partial(in_a_task, way) for way in SUBMITS},
+}
+"""Ways in which a task comes to a tenant that another task, or its own earlier run, has."""
+
+
+def heir(task: Any, id: str) -> Any:
+    """Return the signature of a task that inherits."""
+    return task.si(1, 1).set(task_id=id)
+
+
+def test_a_tenant_is_inherited_in_every_way_in_which_a_task_submits(rig: Rig) -> None:
+    ids = {way: way.replace(" ", "-").replace("'", "") for way in HEIRS}
+    for way, id in ids.items():
+        HEIRS[way](rig.tasks, id)
+    ended = {way: rig.until_state(id, "succeeded", "failed") for way, id in ids.items()}
+    tenants = {way: status.tenant for way, status in ended.items()}
+    own = {"another tenant in a task": "sales", "no tenant in a task": ""}
+    assert tenants == {way: own.get(way, ANNA) for way in HEIRS}
+    attempts = {way: status.attempt for way, status in ended.items() if "retry" in way}
+    assert set(attempts.values()) == {2, 3}, "the heir is the next run of the task"
+
+
+CHARGE = "tests.kit.apps.marks.charge"
+UNDER: dict[str, Any] = {"limits": {"customer:7": 2}}
+
+
+def a_stranger(rig: Rig) -> Any:
+    """Return an app that has none of the tasks."""
+    app = Celery("stranger", broker=rig.broker, backend=rig.broker, set_as_current=False)
+    Parsync(app, url=rig.url, cluster=CLUSTER)
+    return app
+
+
+CHARGES: dict[str, Callable[[Rig], Any]] = {
+    "by position": lambda rig: rig.tasks.charge.delay(5, 7),
+    "by name": lambda rig: rig.tasks.charge.delay(5, customer_id=7),
+    "a retry": lambda rig: rig.tasks.charge.delay(5, 7, fails=2),
+    "chain": lambda rig: chain(rig.tasks.add.s(2, 3), rig.tasks.charge.s(7)).delay(),
+    "send_task": lambda rig: rig.tasks.app.send_task(CHARGE, (5, 7)),
+    "send_task of an app without the task": lambda rig: a_stranger(rig).send_task(CHARGE, (5, 7)),
+    "a client": lambda rig: rig.client.submit(CHARGE, [5, 7]),
+    "a retry of a client's task": lambda rig: rig.client.submit(CHARGE, [5, 7], {"fails": 2}),
+}
+"""Ways in which the arguments of a call come into a declared limit."""
+
+
+@pytest.fixture
+def policy(rig: Rig) -> Iterator[None]:
+    """Let 5 tasks of a customer run at once."""
+    shards = range(rig.store.keys.shards)
+    for shard in shards:
+        rig.store.run(rig.store.commands.set_policy([("customer:*", "units=5")], shard))
+    yield
+    for shard in shards:
+        rig.store.run(rig.store.commands.set_policy([], shard))
+
+
+@pytest.mark.usefixtures("policy")
+def test_a_declared_limit_has_the_argument_of_each_call_and_its_retries(rig: Rig) -> None:
+    ids = {way: submit(rig) for way, submit in CHARGES.items()}
+    ended = {way: rig.until_state(id, "succeeded") for way, id in ids.items()}
+    assert {way: status.limits for way, status in ended.items()} == dict.fromkeys(
+        CHARGES, "customer:7"
+    )
+    assert [ended[way].attempt for way in ended if "retry" in way] == [3, 3]
+
+
+@pytest.mark.usefixtures("policy")
+def test_a_limit_has_the_argument_that_a_signal_put_into_the_message(rig: Rig) -> None:
+    def before(body: Any = None, **_: Any) -> None:
+        body[1]["customer_id"] = 8
+
+    signals.before_task_publish.connect(before)
+    try:
+        result = rig.tasks.charge.apply_async((5,), {"customer_id": 7})
+    finally:
+        signals.before_task_publish.disconnect(before)
+    assert rig.until_state(result, "succeeded").limits == "customer:8"
+
+
+@pytest.mark.usefixtures("policy")
+def test_limits_are_kept_by_a_retry_and_not_inherited(rig: Rig) -> None:
+    name = rig.tasks.flaky_own.name
+    kept = {
+        "an app": rig.tasks.flaky_own.apply_async((1,), parsync={**UNDER, "slots": 2}),
+        "a client": rig.client.submit(name, [1], slots=2, **UNDER),
+    }
+    rig.tasks.submits.apply_async(("delay", "not-inherited"), parsync=UNDER)
+    for id in kept.values():
+        status = rig.until_state(id, "succeeded")
+        assert (status.attempt, status.limits, status.needs) == (2, "customer:7*2", "slots=2")
+    assert rig.until_state("not-inherited", "succeeded").limits == ""
+
+
+@pytest.mark.usefixtures("policy")
+def test_a_limit_that_the_policy_does_not_have_is_refused_with_the_known_ones(rig: Rig) -> None:
+    right = (
+        r"^no limit 'custmer:7'; did you mean customer:\*\? known are customer:\* "
+        r"\(task tests\.kit\.apps\.marks\.add; wait_for_capacity=True would let it wait\)$"
+    )
+    wrong: dict[str, Any] = {"limits": ["custmer:7"]}
+    with pytest.raises(UnknownLimit, match=right):
+        rig.tasks.add.apply_async((1, 2), parsync=wrong)
+    with pytest.raises(UnknownLimit, match=right):
+        rig.client.submit(ADD, [1, 2], **wrong)
+    refused = chain(rig.tasks.add.s(1, 1), rig.tasks.add.s(2).set(parsync=wrong)).delay()
+    with pytest.raises(UnknownLimit, match="no limit 'custmer:7'"):
+        get(refused)
+    waits = rig.client.submit(ADD, [1, 2], wait_for_capacity=True, **wrong)
+    assert rig.client.cancel(waits) == "cancelled"
 
 
 def beaten(app: Any, sig: Any) -> Any:

@@ -41,6 +41,8 @@ FILE = f"""
 token_sha256 = ["{hash_token("old")}", "{hash_token("shop-token")}"]
 names = ["shop.*"]
 slots = 2
+tenants = ["shop", "shop/*"]
+limits = ["customer:*", "stripe"]
 priority = 5
 rate = 1000
 burst = 50
@@ -248,6 +250,36 @@ def test_an_invalid_submit_is_explained_and_submits_no_task(site, body, status, 
     assert (found, answer["status"]) == (status, status)
     assert error in answer["error"]
     assert site.client.demand() == before
+
+
+def test_tenant_and_limits_are_filled_judged_and_looked_up(site):
+    """A refusal names only the limits of the policy that this submitter may name."""
+    policy = [("customer:*", "units=1"), ("secret", "units=1")]
+    site.driver.run(site.driver.commands.set_policy(policy))
+    task = {"name": "shop.a", "kwargs": {"id": 7, "to": "anna"}}
+    asks = {"tenant": "shop/{to}", "limits": ["customer:{id}"]}
+    assert ask(site, "POST", body={**task, **asks, "id": "shop:under"})[0] == 201
+    status = site.client.status("shop:under")
+    assert (status.tenant, status.limits) == ("shop/anna", "customer:7")
+    assert ask(site, "DELETE", f"{TASKS}/shop:under")[0] == 200
+    refusals: dict[int, dict[str, object]] = {
+        400: {"limits": ["customer:{customer}"]},
+        403: {"tenant": "{to}"},
+        422: {"limits": ["stripe"]},
+    }
+    answers = {
+        status: ask(site, "POST", body={**task, **options}) for status, options in refusals.items()
+    }
+    assert {status: answer[0] for status, answer in answers.items()} == {n: n for n in refusals}
+    errors = {status: answer[1]["error"] for status, answer in answers.items()}
+    assert errors == {
+        400: "'customer:{customer}' of task shop.a needs the argument customer, which the call "
+        "does not give",
+        403: "you may not use tenant='anna': your tenants are shop, shop/*",
+        422: "no limit 'stripe'; known are customer:* (task shop.a; wait_for_capacity=True would "
+        "let it wait)",
+    }
+    site.driver.run(site.driver.commands.set_policy([]))
 
 
 def test_without_a_token_nobody_submits_and_viewers_only_look(site):

@@ -38,6 +38,8 @@ resources = {{mem = "64GiB"}}
 require = ["gpu_model"]
 tolerate = ["*"]
 apart = ["*"]
+tenants = ["*"]
+limits = ["*"]
 priority = 9
 max_starts = 9
 rate = 1000

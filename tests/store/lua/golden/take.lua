@@ -43,27 +43,6 @@ end
 -- bad_retention: return the error reply for a retention that is not a number of seconds up to a
 -- year, or nil.
 
--- The time of a script. All calls of now_ms in one run of a script return the same time.
-local NOW
-
--- now_ms: return the server's time in milliseconds, as a decimal string.
-local function now_ms()
-  if NOW then
-    return NOW
-  end
-  local time = redis.call('TIME') -- seconds and microseconds
-  NOW = time[1] .. string.sub('00000' .. time[2], -6, -4)
-  return NOW
-end
-
--- after_ms: return the time `delay_ms` after `now`; nil for a delay of ''.
-
--- is_past: return whether a moment (ms, or nil for none) has come.
-local function is_past(moment, now)
-  local moment_ms = moment and tonumber(moment)
-  return moment_ms and moment_ms <= tonumber(now)
-end
-
 -- Reads and writes of many values. A script reads every record before its first write, so that it
 -- finds damage in time, and writes each index with one command. `unpack` can return only some
 -- thousands of values, so a command has 1,000 at most.
@@ -90,6 +69,27 @@ end
 -- read_fields: return {field -> text} of these fields of a hash, without the missing fields.
 
 -- flat: return {key, value, ...} of a table, for a write.
+
+-- The time of a script. All calls of now_ms in one run of a script return the same time.
+local NOW
+
+-- now_ms: return the server's time in milliseconds, as a decimal string.
+local function now_ms()
+  if NOW then
+    return NOW
+  end
+  local time = redis.call('TIME') -- seconds and microseconds
+  NOW = time[1] .. string.sub('00000' .. time[2], -6, -4)
+  return NOW
+end
+
+-- after_ms: return the time `delay_ms` after `now`; nil for a delay of ''.
+
+-- is_past: return whether a moment (ms, or nil for none) has come.
+local function is_past(moment, now)
+  local moment_ms = moment and tonumber(moment)
+  return moment_ms and moment_ms <= tonumber(now)
+end
 
 -- Numbers in the fields of a hash, read and checked with one command.
 
@@ -134,7 +134,7 @@ end
 
 
 local QUEUES = {} -- kind -> its queue, a table with the fields below
-local TOUCHED = {} -- the kinds that change, in the order of their first change
+local TOUCHED = {} -- the kinds, and '=ACCOUNT' (lib/kind/accounts.lua), that change, in that order
 local APART = false -- true if the index of kinds is damaged: then tasks enter no queue
 
 -- The fields of a queue. An order is a number; the task with the lowest order is taken first.
@@ -185,6 +185,133 @@ end
 
 -- take_out: remove the first `size` tasks of a kind from its queue.
 -- following: the order of the next task, nil if the caller does not know the order.
+
+-- The line of a task in the hash `tasks`, which says what the task is until it ends:
+--   [+]TAKES@LIFE ORDER READY_MS SUBMITTED_MS OPTIONS KIND
+--   0@17 9000000000017 1732161994123 1732161994123 - work slots=1
+-- TAKES: how often the task was taken before it last began to wait. '+': extra:ID has rare fields.
+-- OPTIONS: '-' or NAME=VALUE with commas between. See parsync_redis/model/record.py.
+
+
+-- parse_line: return the fields of a line as a table; nil for any other text. No line is longer
+-- than 20,000 bytes.
+
+-- line_text: return the text of a line with these fields.
+
+-- option: return the value of an option of a line; nil if the line does not have the option.
+
+-- set_option: change an option of a line; the value nil takes the option out.
+
+-- note_last: write into a line on which node its task ran last, unless the task may go back there.
+
+-- come_due: for a task whose run was put off before it began, write into the line since when the
+-- task was ready at first. Return whether the task's run was put off.
+
+-- next_attempt: return the attempt of a task that is taken now, 'TAKES@LIFE' with the salt of the
+-- take, and ready_ms of the reply of take. Return nil if the task cannot be taken.
+-- is_elsewhere: whether the task is in another index beside its queue.
+
+-- run_parts: return the place and the start (ms) in the text of a run; nil for a place alone, and
+-- for a text that is too long for a run: no place is longer than 131,072 bytes.
+
+-- is_run_at: return whether the text of a run is that of a run that has started at this place.
+
+-- attempt_of: return the attempt in the text of a place or a run; nil for any other text.
+
+-- has_accounts: return whether a kind, or a line that ends in a kind, names a tenant or limits. No
+-- line is longer than 20,000 bytes.
+local function has_accounts(kind)
+  return #kind <= 20000
+    and (string.find(kind, ' for=', 1, true) or string.find(kind, ' under=', 1, true))
+end
+
+-- split_accounts: return the name, the needs and the strategy of a kind as one text, its tenant,
+-- and its limits; nil for a kind without a tenant, or without limits.
+
+-- split_kind: return the name, the needs and the strategy ('' without one) of a kind.
+
+-- Accounts: what tasks count to from their take until they end or go back. The account of a tenant
+-- is '@research', that of a limit 'stripe'; see parsync_redis/model/account.py. The hash `accounts`
+-- has a line for each account with holders: their number, what they hold, and marks.
+--   n=3 slots=12 gpu=3                         a tenant
+--   n=3 units=4 next=1732161994123.250 full    a limit
+-- next: until when (ms) its rate is used up, see lib/kind/ceilings.lua
+-- full: a take has refused tasks because of the account: when holders leave, a scheduler is woken
+-- The zset `holders:ACCOUNT` has the ids of the tasks, by the time (ms) since which each counts.
+-- A damaged line stays as it is, and its account has room for nothing, until `recount` writes the
+-- line anew. A script calls leave_accounts or count_taken for its tasks; write_changes
+-- (lib/kind/changing.lua) writes what it has changed.
+
+
+
+
+local ACCOUNTS = {} -- name -> account, a table with the fields below
+
+-- The fields of an account:
+--   is_read, is_touched, is_listed: whether this call has read the line, changes the account, and
+--     has put the account into TOUCHED
+--   count, held: the number of holders, and {name of an amount -> number}; nil for a damaged line
+--   next, full: the marks; nil or false without one
+--   entering: {ms, id, ...} of the tasks that enter
+--   leaving: {{asked = what one task holds, ids = {...}}, ...} of the tasks that leave
+--   returned: how many units were not used, because their takes are undone
+
+-- amounts_asked: return {name -> number} of the amounts in needs. The words of `apart` are no
+-- amounts of a tenant.
+
+-- shares_of: return which accounts a task of a kind counts to, tenants from the root down, and what
+-- the task holds of each.
+
+-- account_of: return the account of a name, which this call may not have read.
+
+-- parse_account: put the line of an account into its fields; false stands for no line.
+
+-- number_text: return an amount as text, with three decimals at most.
+
+-- account_text: return the line of an account without the mark `full`.
+
+-- read_accounts: read the lines of these accounts, as far as this call has not read them. In a key
+-- of another type every line is damaged.
+
+-- touch_account: let write_changes write an account; return the account.
+
+-- leave_accounts: take tasks of a kind out of their accounts. ids: a list; undone: whether their
+-- takes are undone, so that a rate gets their units back.
+
+-- Ceilings: what the holders of an account may hold at most, and how often tasks may start. The
+-- hash `policy` has them by account, or by a pattern with '*' in the place of the last part:
+--   slots=200 gpu=4                     the tenant @research
+--   units=5 rate=100/60000 burst=10     the limit customer:*
+-- A limit without an entry has room for nothing; a tenant without one has no ceiling.
+-- A rate is judged by the generic cell rate algorithm (ITU-T I.371): each unit takes an interval of
+-- PERIOD / NUMBER ms, `next` is the end of the intervals taken, and `burst` intervals may lie ahead
+-- of the clock.
+
+
+-- pattern_of: return the entry that counts for an account without an entry of its own. An account
+-- without such an entry gets its own name.
+
+-- parse_ceiling: put a ceiling, or false for none, into the fields of an account. A text that is
+-- too long is none.
+
+-- read_ceilings: read the accounts of these names and their ceilings. In a key of another type
+-- every account is damaged.
+
+-- read_accounts_of: read the accounts to which tasks of these kinds count, and their ceilings.
+
+-- check_holders: judge an account whose line and whose holders differ in number as damaged. A take
+-- writes 'doubtful' into such a line, so that the leader's next look finds it.
+
+-- tokens_of: return how many units of a rate may start now.
+
+-- room_in: return for how many tasks, each of which holds `asked`, an account has room, `limit` at
+-- most. If the ceiling and not the rate allows fewer than `limit`, the account is marked as full.
+
+-- room_of: return how many tasks of a kind may be taken, `limit` at most, by each of its accounts.
+
+-- start_of: return when (ms) the rates of a kind's limits let its next task start, nil for now.
+
+-- due_by_rates: return when the rates let a task of these kinds start, if that is before `due_ms`.
 
 -- The lines of `kinds`, 'COUNT FIRST LAST[ WHY]': how many tasks of a kind wait, the order of the
 -- first task, an upper bound of the order of the last task, and why the tasks wait, as a scheduler
@@ -311,6 +438,36 @@ end
 -- write_kinds: write the queues and lines that changed, each with a version of its own. Return
 -- whether tasks wait of a kind of which no task waited before: then a scheduler is to be woken.
 
+-- Write what a call has changed in accounts (lib/kind/accounts.lua), and tell of accounts.
+
+
+
+
+-- add_amounts: add `factor` times what one task holds to what an account holds. Thousandths stay
+-- exact.
+
+-- count_taken: let taken tasks of a kind count to their accounts. ids: {id, any, ...}, from place
+-- `first` on.
+
+-- remove_leaving: take the tasks that leave out of the holders of an account. Only a task that was
+-- a holder counts, so a repeated call changes nothing.
+
+-- list_accounts: put the accounts that this call changes into TOUCHED, by name; return the names.
+
+-- write_holders: write the tasks that count_taken entered among the holders of their accounts.
+
+-- write_accounts: write the accounts that this call has touched.
+
+-- write_changes: write the accounts and the kinds that this call has changed. Returns whether a
+-- scheduler is to be woken: tasks of a new kind wait, or a full account has room.
+
+-- account_line: return 'HELD of CEILING' of an account that this call has read.
+
+-- tell_accounts: add ('=ACCOUNT', line) of the accounts of these kinds, each once, to the changes
+-- of a take's reply. Return due_ms, or when a rate lets a task of the kinds start if it is sooner.
+
+-- put_account_lines: put the lines of accounts into the changes of a take's reply.
+
 -- Tell a scheduler which lines of `kinds` changed since the version of its copy. The version is the
 -- text 'V', or 'V/B' for a copy that is not whole yet: the scheduler began the copy anew when the
 -- queue was at version B, and has read the changes up to V.
@@ -324,10 +481,11 @@ local function bad_since(since)
   return redis.error_reply('PSARGS since is V or V/B')
 end
 
--- own_changes: return {kind, line or '', ...} of the kinds that this call has changed.
+-- own_changes: return {kind, line or '', ...} of the kinds that this call has changed. A take tells
+-- of accounts by itself.
 
--- read_changes: return {kind, line or '', ...} of kinds that changed after a version, the earliest
--- change first, and the version that a copy reaches with these changes.
+-- read_changes: return {kind, line or '', ...} of kinds and accounts that changed after a version,
+-- the earliest change first, and the version that a copy reaches with these changes.
 
 -- changes_since: return the changes that a copy lacks, of `limit` kinds at most: the version of the
 -- copy with these changes, 1 if the copy must be dropped first, 1 if there are more changes, and
@@ -347,37 +505,6 @@ end
 -- event has them.
 
 -- note_task: add an event of a task; place: the place of this attempt, or nil.
-
--- The line of a task in the hash `tasks`, which says what the task is until it ends:
---   [+]TAKES@LIFE ORDER READY_MS SUBMITTED_MS OPTIONS KIND
---   0@17 9000000000017 1732161994123 1732161994123 - work slots=1
--- TAKES: how often the task was taken before it last began to wait. '+': extra:ID has rare fields.
--- OPTIONS: '-' or NAME=VALUE with commas between. See parsync_redis/model/record.py.
-
-
--- parse_line: return the fields of a line as a table; nil for any other text. No line is longer
--- than 20,000 bytes.
-
--- line_text: return the text of a line with these fields.
-
--- option: return the value of an option of a line; nil if the line does not have the option.
-
--- set_option: change an option of a line; the value nil takes the option out.
-
--- note_last: write into a line on which node its task ran last, unless the task may go back there.
-
--- next_attempt: return the attempt of a task that is taken now, 'TAKES@LIFE' with the salt of the
--- take, and ready_ms of the reply of take. Return nil if the task cannot be taken.
--- is_elsewhere: whether the task is in another index beside its queue.
-
--- run_parts: return the place and the start (ms) in the text of a run; nil for a place alone, and
--- for a text that is too long for a run: no place is longer than 131,072 bytes.
-
--- is_run_at: return whether the text of a run is that of a run that has started at this place.
-
--- attempt_of: return the attempt in the text of a place or a run; nil for any other text.
-
--- split_kind: return the name, the needs and the strategy ('' without one) of a kind.
 
 -- The successor of a task: the work that follows under the same id once its running attempt has
 -- ended. extra:ID has it as `next`, 'PRIORITY DUE_MS OPTIONS KIND' with '-' for a missing word, and
@@ -416,7 +543,8 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 -- load_extra: return the rare fields of a task as a table.
 
 -- complete_record: add fields to the record of a task that has not ended: its state, its line (nil
--- for a damaged line), its attempt, the place and the start (ms) of its run, and its rare fields.
+-- for a damaged line), its attempt, the place and the start (ms) of its run, its rare fields, and
+-- the kind as which the task counts to accounts, nil or false if it does not.
 
 -- ended_record: return the record of a task that has ended, with the fields id, state and text.
 
@@ -483,10 +611,8 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 
 -- look_at_home: set APART if the queue in which a task would wait is a key of another type.
 
--- leave_state: take a task out of the hash of its state: `taken` or `running`.
-
--- come_due: for a task whose run was put off before it began, write into the line since when the
--- task was ready at first. Return whether the task's run was put off.
+-- leave_state: take a task out of the hash of its state, `taken` or `running`, and out of the
+-- accounts to which it counts. undone: whether its take is undone.
 
 -- note_attempt: write into the line how often the task was taken, and whether a run began. The line
 -- says `redelivered` if a run of the same message had begun.
@@ -637,6 +763,16 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 
 
 
+-- is_sound_limit: return whether a word of a kind is a limit, 'stripe' or 'stripe*2'.
+
+-- is_sound_tenant: return whether a word between two '/' of a tenant is well formed.
+
+-- are_words: return whether words, that a pattern finds in a text, are sound, `most` at most.
+-- doubled: two marks of those between words.
+
+-- are_accounts: return whether the tenant and the limits in a kind are well formed; see
+-- parsync_redis/model/account.py.
+
 -- flaw: return which part of a line is damaged, or nil; the line is nil if its text is no line. A
 -- task with a flaw cannot run: it ends as failed.
 
@@ -663,12 +799,29 @@ local DUE_IDS = {} -- ids of the delayed tasks that have come due
 -- end_not_taken: end the tasks that were not taken, or put them back. Add to the tasks of the reply
 -- those that are damaged, with '' in the place of the attempt.
 
+-- Choose the tasks that a take gives to its scheduler, as many of a kind as its accounts have room
+-- for.
+
+
+
+local GIVEN = {} -- the tasks of the reply: {row, id, attempt, ready_ms, ...}
+local ATTEMPTS = {} -- {id, attempt, ...} of the tasks that this call gives
+local NOT_TAKEN = {} -- {row, id, ...} of tasks that nobody can take; see task/not_taken
+local LEAVING = {} -- kind -> how many tasks leave its queue
+local BEHIND = {} -- kind -> the order of the first task that stays, nil if it is not known
+
+-- take_first: choose the first tasks of a kind, `limit` at most: put them into GIVEN and ATTEMPTS,
+-- or into NOT_TAKEN. number: the row of the kind in this call; tasks, taken, running: the keys.
+
 local FULL
 function in_full()
   if FULL then return FULL end
   local BASE = string.sub(KEYS[1] or '', 1, -5)
-  local KEY = {meta = KEYS[1], kinds = KEYS[2], changed = KEYS[3], later = KEYS[4], tasks = KEYS[5], taken = KEYS[6], running = KEYS[7], pending = KEYS[8], messages = BASE .. 'messages', dead = BASE .. 'dead', ended = BASE .. 'ended', ended_1 = BASE .. 'ended_1', ended_2 = BASE .. 'ended_2', outbox = BASE .. 'outbox', events = BASE .. 'events', extra = BASE .. 'extra:'}
+  local KEY = {meta = KEYS[1], kinds = KEYS[2], changed = KEYS[3], later = KEYS[4], tasks = KEYS[5], taken = KEYS[6], running = KEYS[7], pending = KEYS[8], messages = BASE .. 'messages', dead = BASE .. 'dead', ended = BASE .. 'ended', ended_1 = BASE .. 'ended_1', ended_2 = BASE .. 'ended_2', outbox = BASE .. 'outbox', events = BASE .. 'events', accounts = BASE .. 'accounts', policy = BASE .. 'policy', extra = BASE .. 'extra:', holders = BASE .. 'holders:'}
   local STRATEGY = {latency = true, quality = true, adaptive = true}
+  local ARE_READABLE = true -- false if `accounts` is a key of another type
+  local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds}, ...}
+  local HAS_ROOM = false -- whether tasks have left an account that was full
   local OUTBOX = {} -- lines 'ID STATE WHY' of this call
   local FINAL = {succeeded = true, failed = true, cancelled = true, dead = true}
   local DAMAGED = 'its record is damaged'
@@ -710,18 +863,6 @@ function in_full()
   local function bad_retention(text)
     return bad_number('retention_s', text, 1, 31536000)
   end
-  local function now_ms()
-    if NOW then
-      return NOW
-    end
-    local time = redis.call('TIME') -- seconds and microseconds
-    NOW = time[1] .. string.sub('00000' .. time[2], -6, -4)
-    return NOW
-  end
-  local function is_past(moment, now)
-    local moment_ms = moment and tonumber(moment)
-    return moment_ms and moment_ms <= tonumber(now)
-  end
   local function write_all(command, any, values)
     local size = #values
     if size == 0 then
@@ -747,6 +888,18 @@ function in_full()
       end
     end
     return texts
+  end
+  local function now_ms()
+    if NOW then
+      return NOW
+    end
+    local time = redis.call('TIME') -- seconds and microseconds
+    NOW = time[1] .. string.sub('00000' .. time[2], -6, -4)
+    return NOW
+  end
+  local function is_past(moment, now)
+    local moment_ms = moment and tonumber(moment)
+    return moment_ms and moment_ms <= tonumber(now)
   end
   local function bad_kind(pending_prefix, kind)
     if QUEUES[kind] then
@@ -799,52 +952,6 @@ function in_full()
     local order = tonumber(redis.call('ZRANGE', pending, rank, rank, 'WITHSCORES')[2])
     return order and order >= 0 and order < 1e15 and math.floor(order) or 0
   end
-  local function find_first(pending, low, high)
-    while low < high do
-      local middle = math.floor((low + high) / 2)
-      if redis.call('ZCOUNT', pending, '-inf', string.format('%d', middle)) > 0 then
-        high = middle
-      else
-        low = middle + 1
-      end
-    end
-    return low
-  end
-  local function event_words(event, fields)
-    local words = {'event', event}
-    for _, name in ipairs({'task', 'name', 'node', 'attempt', 'scheduler', 'why', 'by'}) do
-      local value = fields[name] or ''
-      if value ~= '' then
-        words[#words + 1] = name
-        words[#words + 1] = string.sub(value, 1, name == 'why' and 300 or 4096)
-      end
-    end
-    return words
-  end
-  local function is_damaged_stream(id)
-    if type(id) ~= 'table' then
-      return string.match(id, '^%d+') - now_ms() > 3600000
-    end
-    local err = tostring(id.err)
-    return string.find(err, 'WRONGTYPE', 1, true) or string.find(err, 'last possible ID', 1, true)
-  end
-  local function note_event(event, fields)
-    local words = event_words(event, fields)
-    local id = redis.pcall('XADD', KEY.events, 'MAXLEN', '~', 10000, '*', unpack(words))
-    if is_damaged_stream(id) then
-      redis.pcall('DEL', KEY.events)
-      id = redis.pcall('XADD', KEY.events, 'MAXLEN', '~', 10000, '*', unpack(words))
-    end
-    if type(id) == 'table' then
-      local message = 'parsync: event ' .. event .. ' is lost: ' .. tostring(id.err)
-      redis.log(redis.LOG_WARNING, message)
-    end
-  end
-  local function note_task(task, event, why, attempt, place)
-    local node = string.match(place or '', '^%S+ %S+ p%d+ ([^ /]+)/')
-    local name = task.line and string.match(task.line.kind, '^%S+')
-    note_event(event, {task = task.id, name = name, node = node, attempt = attempt, why = why})
-  end
   local function parse_line(text)
     if text and #text > 20000 then
       return nil
@@ -888,6 +995,16 @@ function in_full()
     end
     line.options = #words > 0 and table.concat(words, ',') or '-'
   end
+  local function come_due(line)
+    local since = option(line, 'since')
+    if since and #since < 16 and string.find(since, '^%d+$') then
+      line.ready = since
+    end
+    if since then
+      set_option(line, 'since', nil)
+    end
+    return since ~= nil
+  end
   local function run_parts(run)
     if #run <= 140000 then -- a longer text is no run
       return string.match(run, '^(.*) started=(%d+)$')
@@ -896,13 +1013,414 @@ function in_full()
   local function attempt_of(run)
     return #run <= 140000 and string.match(run, '^%S+ (%S+)') or nil
   end
+  local function has_accounts(kind)
+    return #kind <= 20000
+      and (string.find(kind, ' for=', 1, true) or string.find(kind, ' under=', 1, true))
+  end
+  local function split_accounts(kind)
+    local head, limits = string.match(kind, '^(.-) under=(%S+)$')
+    head = head or kind
+    local bare, tenant = string.match(head, '^(.-) for=(%S+)$')
+    return bare or head, tenant, limits
+  end
   local function split_kind(kind)
-    local name, words = string.match(kind, '^(%S+) (.*)$')
+    local name, words = string.match(split_accounts(kind), '^(%S+) (.*)$')
     local needs, strategy = string.match(words or '', '^(.*) (%l+)$')
     if needs then
       return name, needs, strategy
     end
     return name, words, ''
+  end
+  local function amounts_asked(needs)
+    local asked = {}
+    for name, amount in string.gmatch(needs, '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
+      if string.sub(name, 1, 6) ~= 'apart_' then
+        asked[name] = tonumber(amount)
+      end
+    end
+    return asked
+  end
+  local function shares_of(kind)
+    local shares = SHARES[kind]
+    if shares then
+      return shares
+    end
+    shares = {}
+    local needs, tenant, limits = split_accounts(kind)
+    local asked = tenant and amounts_asked(needs)
+    local path
+    for word in string.gmatch(tenant or '', '[^/]+') do
+      path = path and path .. '/' .. word or '@' .. word
+      shares[#shares + 1] = {name = path, asked = asked}
+    end
+    for name, units in string.gmatch(limits or '', '([^,*]+)%*?(%d*)') do
+      shares[#shares + 1] = {name = name, asked = {units = tonumber(units) or 1}}
+    end
+    SHARES[kind] = shares
+    return shares
+  end
+  local function account_of(name)
+    local account = ACCOUNTS[name]
+    if not account then
+      account = {entering = {}, leaving = {}, returned = 0}
+      ACCOUNTS[name] = account
+    end
+    return account
+  end
+  local function parse_account(account, line)
+    account.is_read = true
+    account.held = {}
+    local count, words = string.match(line or 'n=0', '^n=(%d+)(.*)$')
+    if not count or #count > 15 or #words > 4000 then
+      return
+    end
+    account.count = tonumber(count)
+    for name, amount in string.gmatch(words, ' (%l[%l%d_.]*)=(%d+%.?%d*)') do
+      account.held[name] = tonumber(amount)
+    end
+    account.next = account.held.next
+    account.held.next = nil
+    account.full = string.sub(words, -5) == ' full'
+  end
+  local function number_text(amount)
+    return string.format(amount % 1 == 0 and '%d' or '%.16g', amount)
+  end
+  local function account_text(account)
+    local names = {}
+    for name in pairs(account.held) do
+      if name ~= 'slots' and name ~= 'units' then
+        names[#names + 1] = name
+      end
+    end
+    table.sort(names)
+    local words = {string.format('n=%d', account.count)}
+    for _, name in ipairs({'slots', 'units', unpack(names)}) do
+      local amount = account.held[name] or 0
+      words[#words + 1] = amount > 0 and name .. '=' .. number_text(amount) or nil
+    end
+    words[#words + 1] = account.next and string.format('next=%.3f', account.next) or nil
+    return table.concat(words, ' ')
+  end
+  local function read_accounts(names)
+    local unread = {}
+    for _, name in ipairs(names) do
+      if not account_of(name).is_read then
+        unread[#unread + 1] = name
+      end
+    end
+    for from = 1, #unread, 1000 do
+      local to = math.min(from + 999, #unread)
+      local lines = redis.pcall('HMGET', KEY.accounts, unpack(unread, from, to))
+      ARE_READABLE = ARE_READABLE and not lines.err
+      for i = from, to do
+        parse_account(account_of(unread[i]), lines.err and '' or lines[i - from + 1])
+      end
+    end
+  end
+  local function touch_account(name)
+    local account = account_of(name)
+    account.is_touched = true
+    return account
+  end
+  local function leave_accounts(kind, ids, undone)
+    for _, share in ipairs(shares_of(kind)) do
+      local account = touch_account(share.name)
+      account.leaving[#account.leaving + 1] = {asked = share.asked, ids = ids}
+      if undone then
+        account.returned = account.returned + #ids * (share.asked.units or 0)
+      end
+    end
+  end
+  local function pattern_of(name)
+    if string.byte(name) == 64 then -- '@'
+      local parent = string.match(name, '^(.*/)[^/]*$')
+      return (parent or '@') .. '*'
+    end
+    local head = string.match(name, '^([^:]*:)')
+    return head and head .. '*' or name
+  end
+  local function parse_ceiling(account, text)
+    text = text and #text <= 4096 and text
+    account.ceiling_text = text or '-'
+    account.allowed = text and {}
+    for word, amount in string.gmatch(text or '', '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
+      account.allowed[word] = tonumber(amount)
+    end
+    local number, period = string.match(text or '', 'rate=(%d+)/(%d+)')
+    if number then
+      account.interval = tonumber(period) / tonumber(number)
+      account.burst = account.allowed.burst or 1
+      account.allowed.rate = nil
+      account.allowed.burst = nil
+    end
+  end
+  local function read_ceilings(names)
+    read_accounts(names)
+    local unread = {}
+    local fields = {}
+    for _, name in ipairs(names) do
+      if not account_of(name).ceiling_text and not fields[name] then
+        unread[#unread + 1] = name
+        fields[#fields + 1] = name
+        fields[#fields + 1] = pattern_of(name)
+        fields[name] = true
+      end
+    end
+    for from = 1, #fields, 1000 do
+      local to = math.min(from + 999, #fields)
+      local texts = redis.pcall('HMGET', KEY.policy, unpack(fields, from, to))
+      for i = from, to, 2 do
+        local account = account_of(fields[i])
+        parse_ceiling(account, not texts.err and (texts[i - from + 1] or texts[i - from + 2]))
+        account.count = not texts.err and account.count or nil
+      end
+    end
+  end
+  local function read_accounts_of(kinds_asked)
+    local names = {}
+    for _, kind in ipairs(kinds_asked) do
+      for _, share in ipairs(shares_of(kind)) do
+        names[#names + 1] = share.name
+      end
+    end
+    read_ceilings(names)
+  end
+  local function check_holders(name)
+    local account = account_of(name)
+    if account.is_checked then
+      return
+    end
+    account.is_checked = true
+    local size = redis.pcall('ZCARD', KEY.holders .. name)
+    if account.count and size ~= account.count then
+      account.count = nil
+      account.is_doubtful = true
+    end
+  end
+  local function tokens_of(account)
+    local now = tonumber(now_ms())
+    local ahead = math.max(account.next or 0, now) - now
+    return math.floor(account.burst - ahead / account.interval + 1e-6)
+  end
+  local function room_in(name, asked, limit)
+    local account = account_of(name)
+    local room = limit
+    if not account.count or not account.allowed and string.byte(name) ~= 64 then
+      room = 0
+    end
+    for word, allowed in pairs(room > 0 and account.allowed or {}) do
+      local each = asked[word] or 0
+      if each > 0 then
+        room = math.min(room, math.floor((allowed - (account.held[word] or 0)) / each + 1e-6))
+      end
+    end
+    if room < limit and account.count and not account.full then
+      account.full = true
+      touch_account(name)
+    end
+    if room > 0 and account.interval then
+      room = math.min(room, math.floor(tokens_of(account) / asked.units))
+    end
+    return math.max(room, 0)
+  end
+  local function room_of(kind, limit)
+    local room = limit
+    for _, share in ipairs(shares_of(kind)) do
+      check_holders(share.name)
+      if account_of(share.name).is_doubtful then
+        touch_account(share.name)
+      end
+      room = math.min(room, room_in(share.name, share.asked, limit))
+    end
+    return room
+  end
+  local function start_of(kind)
+    local due
+    for _, share in ipairs(shares_of(kind)) do
+      local account = account_of(share.name)
+      if account.interval and share.asked.units <= account.burst then
+        local start = (account.next or 0) - (account.burst - share.asked.units) * account.interval
+        if start > tonumber(now_ms()) then
+          due = math.max(due or 0, math.ceil(start))
+        end
+      end
+    end
+    return due
+  end
+  local function due_by_rates(kinds_asked, due_ms)
+    for _, kind in ipairs(kinds_asked) do
+      local start = start_of(kind)
+      if start and start < (tonumber(due_ms) or math.huge) then
+        due_ms = string.format('%d', start)
+      end
+    end
+    return due_ms
+  end
+  local function find_first(pending, low, high)
+    while low < high do
+      local middle = math.floor((low + high) / 2)
+      if redis.call('ZCOUNT', pending, '-inf', string.format('%d', middle)) > 0 then
+        high = middle
+      else
+        low = middle + 1
+      end
+    end
+    return low
+  end
+  local function add_amounts(account, asked, factor)
+    local amounts_held = account.held
+    for name, amount in pairs(asked) do
+      local sum = (amounts_held[name] or 0) + factor * amount
+      amounts_held[name] = math.max(0, sum % 1 == 0 and sum or math.floor(sum * 1000 + 0.5) / 1000)
+    end
+  end
+  local function count_taken(kind, ids, first)
+    local size = math.ceil((#ids - first + 1) / 2)
+    if size == 0 then
+      return
+    end
+    local now = tonumber(now_ms())
+    for _, share in ipairs(shares_of(kind)) do
+      local account = touch_account(share.name)
+      for i = first, #ids, 2 do
+        account.entering[#account.entering + 1] = now
+        account.entering[#account.entering + 1] = ids[i]
+      end
+      account.count = account.count + size
+      add_amounts(account, share.asked, size)
+      if account.interval then
+        local units = size * share.asked.units
+        account.next = math.max(account.next or 0, now) + units * account.interval
+      end
+    end
+  end
+  local function remove_leaving(name, account)
+    for _, leaving in ipairs(account.leaving) do
+      for from = 1, #leaving.ids, 1000 do
+        local to = math.min(from + 999, #leaving.ids)
+        local removed = redis.pcall('ZREM', KEY.holders .. name, unpack(leaving.ids, from, to))
+        if account.count and type(removed) == 'number' and removed > 0 then
+          account.count = math.max(0, account.count - removed)
+          add_amounts(account, leaving.asked, -removed)
+          HAS_ROOM = HAS_ROOM or account.full
+          account.full = false
+        end
+      end
+    end
+    account.leaving = {}
+    if account.returned > 0 and account.next then
+      read_ceilings({name})
+      account.next = account.next - account.returned * (account.interval or 0)
+      account.returned = 0
+    end
+  end
+  local function list_accounts()
+    local names = {}
+    for name, account in pairs(ACCOUNTS) do
+      names[#names + 1] = account.is_touched and name or nil
+    end
+    table.sort(names)
+    for _, name in ipairs(names) do
+      if not ACCOUNTS[name].is_listed then
+        ACCOUNTS[name].is_listed = true
+        TOUCHED[#TOUCHED + 1] = '=' .. name
+      end
+    end
+    return names
+  end
+  local function write_holders()
+    for _, name in ipairs(list_accounts()) do
+      write_all('ZADD', KEY.holders .. name, ACCOUNTS[name].entering)
+    end
+  end
+  local function write_accounts()
+    local names = list_accounts()
+    read_accounts(names)
+    local lines = {}
+    local emptied = {}
+    for _, name in ipairs(names) do
+      local account = ACCOUNTS[name]
+      remove_leaving(name, account)
+      local is_used = account.full or (account.next or 0) > tonumber(now_ms())
+      if account.count == 0 and not is_used then
+        emptied[#emptied + 1] = name
+      elseif account.is_doubtful then
+        lines[#lines + 1] = name
+        lines[#lines + 1] = 'doubtful'
+      elseif account.count then
+        lines[#lines + 1] = name
+        lines[#lines + 1] = account_text(account) .. (account.full and ' full' or '')
+      end
+    end
+    if ARE_READABLE then
+      write_all('HSET', KEY.accounts, lines)
+      write_all('HDEL', KEY.accounts, emptied)
+    end
+  end
+  local function account_line(name)
+    local account = ACCOUNTS[name]
+    return (account.count and account_text(account) or 'damaged') .. ' of ' .. account.ceiling_text
+  end
+  local function tell_accounts(changes, kinds_asked, due_ms)
+    for _, kind in ipairs(kinds_asked) do
+      for _, share in ipairs(shares_of(kind)) do
+        local account = account_of(share.name)
+        if not account.is_told then
+          account.is_told = true
+          changes[#changes + 1] = '=' .. share.name
+          changes[#changes + 1] = account_line(share.name)
+        end
+      end
+    end
+    return due_by_rates(kinds_asked, due_ms)
+  end
+  local function put_account_lines(changes)
+    local names = {}
+    for i = 1, #changes, 2 do
+      names[#names + 1] = string.match(changes[i], '^=(%S+)$')
+    end
+    read_ceilings(names)
+    for i = 1, #changes, 2 do
+      local name = string.match(changes[i], '^=(%S+)$')
+      if name then
+        changes[i + 1] = account_line(name)
+      end
+    end
+  end
+  local function event_words(event, fields)
+    local words = {'event', event}
+    for _, name in ipairs({'task', 'name', 'node', 'attempt', 'scheduler', 'why', 'by'}) do
+      local value = fields[name] or ''
+      if value ~= '' then
+        words[#words + 1] = name
+        words[#words + 1] = string.sub(value, 1, name == 'why' and 300 or 4096)
+      end
+    end
+    return words
+  end
+  local function is_damaged_stream(id)
+    if type(id) ~= 'table' then
+      return string.match(id, '^%d+') - now_ms() > 3600000
+    end
+    local err = tostring(id.err)
+    return string.find(err, 'WRONGTYPE', 1, true) or string.find(err, 'last possible ID', 1, true)
+  end
+  local function note_event(event, fields)
+    local words = event_words(event, fields)
+    local id = redis.pcall('XADD', KEY.events, 'MAXLEN', '~', 10000, '*', unpack(words))
+    if is_damaged_stream(id) then
+      redis.pcall('DEL', KEY.events)
+      id = redis.pcall('XADD', KEY.events, 'MAXLEN', '~', 10000, '*', unpack(words))
+    end
+    if type(id) == 'table' then
+      local message = 'parsync: event ' .. event .. ' is lost: ' .. tostring(id.err)
+      redis.log(redis.LOG_WARNING, message)
+    end
+  end
+  local function note_task(task, event, why, attempt, place)
+    local node = string.match(place or '', '^%S+ %S+ p%d+ ([^ /]+)/')
+    local name = task.line and string.match(task.line.kind, '^%S+')
+    note_event(event, {task = task.id, name = name, node = node, attempt = attempt, why = why})
   end
   local function to_outbox(id, state, why)
     OUTBOX[#OUTBOX + 1] = id .. ' ' .. state .. ' ' .. why
@@ -952,6 +1470,7 @@ function in_full()
       local is_dead_task = task.extra.ended_ms or redis.call('ZSCORE', KEY.dead, task.id)
       task.state = is_dead_task and 'dead' or 'pending'
     end
+    task.counts = (task.run or task.attempt) and line and has_accounts(line.kind) and line.kind
     return task
   end
   local function ended_record(id, text)
@@ -1041,23 +1560,17 @@ function in_full()
       remove_waiter(meta, waiters, scheduler)
     end
   end
-  local function leave_state(task)
+  local function leave_state(task, undone)
     if task.state == 'taken' then
       redis.call('HDEL', KEY.taken, task.id)
     end
     if task.run then
       redis.call('HDEL', KEY.running, task.id)
     end
-  end
-  local function come_due(line)
-    local since = option(line, 'since')
-    if since and #since < 16 and string.find(since, '^%d+$') then
-      line.ready = since
+    if task.counts then
+      in_full().leave_accounts(task.counts, {task.id}, undone)
+      task.counts = nil
     end
-    if since then
-      set_option(line, 'since', nil)
-    end
-    return since ~= nil
   end
   local function write_end(task, state, now, why)
     local line = task.line and line_text(task.line) or task.raw or ''
@@ -1173,6 +1686,31 @@ function in_full()
     end
     return NEEDED[text]
   end
+  local function is_sound_limit(word)
+    local name, units = string.match(word, '^([^*]+)%*(%d+)$')
+    local number = tonumber(units or 1)
+    name = name or word
+    return #name <= 128 and string.find(name, '^%w[%w_.:@+/-]*$') and number >= 1 and number <= 1000
+  end
+  local function is_sound_tenant(word)
+    return #word <= 32 and string.find(word, '^[%l%d][%l%d_.-]*$')
+  end
+  local function are_words(text, pattern, doubled, most, is_sound)
+    local mark = string.sub(doubled, 1, 1)
+    local count = 0
+    for word in string.gmatch(text, pattern) do
+      count = count + 1
+      if count > most or not is_sound(word) then
+        return false
+      end
+    end
+    return count > 0 and not string.find(mark .. text .. mark, doubled, 1, true)
+  end
+  local function are_accounts(kind)
+    local _, tenant, limits = split_accounts(kind)
+    return (not tenant or are_words(tenant, '[^/]+', '//', 3, is_sound_tenant))
+      and (not limits or are_words(limits, '[^,]+', ',,', 8, is_sound_limit))
+  end
   local function flaw(line)
     if not line then
       return 'line'
@@ -1186,6 +1724,9 @@ function in_full()
     end
     if strategy ~= '' and not STRATEGY[strategy] then
       return 'strategy'
+    end
+    if has_accounts(line.kind) and not are_accounts(line.kind) then
+      return 'accounts'
     end
   end
   local function is_dead(id)
@@ -1265,7 +1806,7 @@ function in_full()
     end
     write_outbox(KEY.outbox)
   end
-  FULL = {bad_type = bad_type, end_not_taken = end_not_taken, enter_due = enter_due, find_due = find_due, find_first = find_first, is_dead = is_dead, is_rare_word = is_rare_word, load_not_taken = load_not_taken, order_at = order_at, stop_waiting = stop_waiting, too_long = too_long, too_many = too_many, write_due = write_due}
+  FULL = {bad_type = bad_type, count_taken = count_taken, end_not_taken = end_not_taken, enter_due = enter_due, find_due = find_due, find_first = find_first, is_dead = is_dead, is_rare_word = is_rare_word, leave_accounts = leave_accounts, list_accounts = list_accounts, load_not_taken = load_not_taken, order_at = order_at, put_account_lines = put_account_lines, read_accounts_of = read_accounts_of, room_of = room_of, stop_waiting = stop_waiting, tell_accounts = tell_accounts, too_long = too_long, too_many = too_many, write_accounts = write_accounts, write_due = write_due, write_holders = write_holders}
   return FULL
 end
 local math_huge, math_min, redis_call, string_byte, string_find, string_format, string_gsub, string_match, string_sub, table_remove = math.huge, math.min, redis.call, string.byte, string.find, string.format, string.gsub, string.match, string.sub, table.remove
@@ -1292,7 +1833,7 @@ end
 -- attempt; end tasks that have expired; move delayed tasks that have come due to their kinds; and
 -- tell the scheduler which lines of `kinds` have changed.
 -- KEYS: meta kinds changed later tasks taken running pending:
--- ALSO: messages dead ended ended_1 ended_2 outbox events extra:
+-- ALSO: messages dead ended ended_1 ended_2 outbox events accounts policy extra: holders:
 -- READS: meta kinds changed later tasks messages taken running dead ended ended_1 ended_2 outbox
 -- ARGV: scheduler since most salt retention_s channel waits (kind limit)*
 --   since: the version at which the scheduler's copy of `kinds` stands, '0' for none
@@ -1308,29 +1849,26 @@ end
 -- RETURNS: {version, now_ms, due_ms, anew, more, changes, tasks}
 --   version: at which the copy stands now; due_ms: when the next delayed task is due, or ''
 --   anew: 1 if the scheduler drops its copy first; more: 1 if there are more changes
---   changes: (kind, line or '')*, by their versions
+--   changes: (kind, line or '')*, by their versions, and ('=ACCOUNT', 'HELD of CEILING')* of
+--     accounts that changed; behind them those of all accounts to which tasks of the rows count
 --   tasks: (row, id, attempt, ready_ms)*. row: 0 if the task was delayed; ready_ms: since when the
 --     task could be taken, and behind a space the node that it avoids. If the record of the task is
 --     damaged, attempt is '' and ready_ms says why
 -- ERRORS: PSARGS
--- INVARIANT: a taken task is in `taken` and in no kind's queue; its attempt was never given out
---   before; the task has not expired by the server's clock: a promise about lateness, not a lease.
+-- INVARIANT: a taken task is in `taken` and in no kind's queue, and it counts to its accounts, none
+--   of which holds more than its ceiling by this call; its attempt was never given out before; the
+--   task has not expired by the server's clock: a promise about lateness, not a lease.
 -- ATOMICITY: a task is taken by one scheduler only; the tasks and the lines are of one moment.
 -- COMPLEXITY: O(limit * log pending + most + waiting schedulers)
 
 
 
-local GIVEN = {} -- the tasks of the reply: {row, id, attempt, ready_ms, ...}
-local ATTEMPTS = {} -- {id, attempt, ...} of the tasks that this call gives
-local NOT_TAKEN = {} -- {row, id, ...} of tasks that nobody can take; see task/not_taken
-local LEAVING = {} -- kind -> how many tasks leave its queue
-local BEHIND = {} -- kind -> the order of the first task that stays, nil if it is not known
+local COUNTED_KINDS = {} -- the kinds of the rows whose tasks count to accounts
 
 -- check_call: check the arguments and read meta. Return the error reply; or nil, the schedulers
 -- that wait, and how many takes were undone.
 
--- take_first: choose the first tasks of a kind, `limit` at most: put them into GIVEN and ATTEMPTS,
--- or into NOT_TAKEN. number: the row of the kind in this call.
+-- read_asked: read the accounts to which tasks of the rows count, and their ceilings.
 
 -- choose_tasks: choose the first tasks of the kinds of all rows, and find the delayed tasks that
 -- have come due. Writes nothing. Returns an error reply or nil.
@@ -1378,9 +1916,23 @@ do -- choose_tasks
   if undone and #undone < 16 and string_find(undone, '^%d+$') then
     salt = salt .. 'u' .. undone
   end
+  do -- read_asked
+    for _ = 1, count do local row = 2 * _ + 5
+      if has_accounts(ARGV[row + 1]) then
+        COUNTED_KINDS[#COUNTED_KINDS + 1] = ARGV[row + 1]
+      end
+    end
+    if #COUNTED_KINDS > 0 then
+      in_full().read_accounts_of(COUNTED_KINDS)
+    end
+  end
   for number = 1, count do local row = 2 * number + 5
     repeat -- take_first
-      local number, kind, limit, salt = number, ARGV[row + 1], ARGV[row + 2], salt
+      local number, kind, limit, salt, tasks, taken, running = number, ARGV[row + 1], ARGV[row + 2], salt, tasks, taken, running
+      local counts = has_accounts(kind)
+      if counts then
+        limit = in_full().room_of(kind, tonumber(limit))
+      end
       local first_of_1, first_of_2
       repeat -- first_of
         local kind, limit = kind, limit
@@ -1414,6 +1966,7 @@ do -- choose_tasks
       end
       local given = #GIVEN
       local attempts = #ATTEMPTS
+      local first = attempts + 1
       for i = 1, size do
         local id = ids[i]
         local line = lines[i] or ''
@@ -1454,6 +2007,9 @@ do -- choose_tasks
           NOT_TAKEN[#NOT_TAKEN + 1] = id
         end
       end
+      if counts then
+        in_full().count_taken(kind, ATTEMPTS, first)
+      end
     until true
   end
   if #NOT_TAKEN > 0 and not refusal then
@@ -1469,7 +2025,13 @@ do -- write_tasks
   local has_due = has_due
   local due_lines = has_due and in_full().enter_due()
   read_lines(kinds)
+  if #COUNTED_KINDS > 0 then
+    in_full().list_accounts()
+  end
   announce(changed)
+  if #COUNTED_KINDS > 0 then
+    in_full().write_holders()
+  end
   if #TOUCHED == 0 then
     redis_call('ZADD', changed, 'XX', 0, '') -- changes nothing, but a full server refuses the call
   end
@@ -1493,42 +2055,54 @@ do -- write_tasks
     in_full().end_not_taken(NOT_TAKEN, GIVEN, ARGV[5])
   end
 end
-repeat -- write_kinds
+do -- write_changes
   local meta, kinds, changed = meta, kinds, changed
-  if APART then
-    break
+  if next(ACCOUNTS) then
+    in_full().write_accounts()
   end
-  local has_new_kind = false
-  local lines = {}
-  local ended = {}
-  read_lines(kinds)
-  local version = announce(changed)
-  if version > COUNTED.version then
-    -- HINCRBY and not HSET: a client's login may call HINCRBY, which writes only numbers.
-    redis_call('HINCRBY', meta, 'version', string_format('%d', version - COUNTED.version))
-  end
-  for _, kind in ipairs(TOUCHED) do
-    local queue = QUEUES[kind]
-    do -- write_entering
-      local queue = queue
-      if queue.entering then
-        queue.count = queue.count + write_all('ZADD', queue.pending, queue.entering)
-        queue.entering = false
+  local write_kinds_1
+  repeat -- write_kinds
+    local meta, kinds, changed = meta, kinds, changed
+    if APART then
+      write_kinds_1 = false
+      break
+    end
+    local has_new_kind = false
+    local lines = {}
+    local ended = {}
+    read_lines(kinds)
+    local version = announce(changed)
+    if version > COUNTED.version then
+      -- HINCRBY and not HSET: a client's login may call HINCRBY, which writes only numbers.
+      redis_call('HINCRBY', meta, 'version', string_format('%d', version - COUNTED.version))
+    end
+    for _, kind in ipairs(TOUCHED) do
+      local queue = QUEUES[kind] -- nil for an account
+      if queue then
+        do -- write_entering
+          local queue = queue
+          if queue.entering then
+            queue.count = queue.count + write_all('ZADD', queue.pending, queue.entering)
+            queue.entering = false
+          end
+        end
+      end
+      if queue and queue.count == 0 then
+        ended[#ended + 1] = kind
+      elseif queue then
+        queue.line = kind_line(queue, queue.known)
+        lines[#lines + 1] = kind
+        lines[#lines + 1] = queue.line
+        has_new_kind = has_new_kind or queue.before == 0
       end
     end
-    if queue.count == 0 then
-      ended[#ended + 1] = kind
-    else
-      queue.line = kind_line(queue, queue.known)
-      lines[#lines + 1] = kind
-      lines[#lines + 1] = queue.line
-      has_new_kind = has_new_kind or queue.before == 0
-    end
-  end
-  write_all('HSET', kinds, lines)
-  write_all('HDEL', kinds, ended)
-  COUNTED.now = version
-until true
+    write_all('HSET', kinds, lines)
+    write_all('HDEL', kinds, ended)
+    COUNTED.now = version
+    write_kinds_1 = has_new_kind
+  until true
+  local has_new_kind = write_kinds_1
+end
 local changes_since_1, changes_since_2, changes_since_3, changes_since_4
 do -- changes_since
   local kinds, changed, since, limit = kinds, changed, ARGV[2], ARGV[3]
@@ -1548,8 +2122,10 @@ do -- changes_since
     do -- own_changes
       local changes = {}
       for _, kind in ipairs(TOUCHED) do
-        changes[#changes + 1] = kind
-        changes[#changes + 1] = QUEUES[kind].line or ''
+        if QUEUES[kind] then
+          changes[#changes + 1] = kind
+          changes[#changes + 1] = QUEUES[kind].line or ''
+        end
       end
       own_changes_1 = changes
     end
@@ -1575,9 +2151,14 @@ do -- changes_since
         lines = texts
       end
       local changes = {}
+      local has_account = false
       for _, kind in ipairs(names) do
         changes[#changes + 1] = kind
         changes[#changes + 1] = lines[kind] or ''
+        has_account = has_account or string_byte(kind) == 61 -- '='
+      end
+      if has_account then
+        in_full().put_account_lines(changes)
       end
       if #names >= tonumber(limit) then
         read_changes_1, read_changes_2 = changes, tonumber(redis_call('ZSCORE', changed, names[#names]))
@@ -1637,4 +2218,7 @@ repeat -- note_waiting
   end
 until true
 due_ms = has_due and next_due() or due_ms
+if #COUNTED_KINDS > 0 then
+  due_ms = in_full().tell_accounts(changes, COUNTED_KINDS, due_ms)
+end
 return {version, now_ms(), due_ms, anew, more, changes, GIVEN}

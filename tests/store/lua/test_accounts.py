@@ -1,0 +1,231 @@
+"""Limits and ceilings of tenants: exact in the scripts, and counted anew after damage."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from parsync_redis.model.options import TaskOptions
+from parsync_redis.model.place import Place
+from parsync_redis.model.replies import Took
+from parsync_redis.model.task import Submission
+from parsync_redis.store.repair.repair_all import repair_all
+from tests.kit.driver import Driver
+
+KIND = "work slots=1 for=acme/web under=stripe"
+UNDER = TaskOptions(tenant="acme/web", limits="stripe")
+
+
+class Limited:
+    """A cluster with a policy, and short words for what happens to its tasks."""
+
+    def __init__(self, drive: Driver, *ceilings: tuple[str, str]) -> None:
+        self.drive = drive
+        self.run = drive.store.run
+        self.commands = drive.commands
+        self.client: Any = drive.store.client
+        self.set(*ceilings)
+
+    def set(self, *ceilings: tuple[str, str]) -> int:
+        """Replace the ceilings."""
+        return self.run(self.commands.set_policy(ceilings))
+
+    def submit(self, ids: Sequence[str], options: TaskOptions = UNDER) -> list[str]:
+        """Submit tasks named work."""
+        return self.run(self.commands.submit([Submission(id, "work", b"", options) for id in ids]))
+
+    def take(self, kind: str = KIND, limit: int = 99) -> Took:
+        """Take tasks of a kind, and hear of all changes."""
+        return self.run(self.commands.take("s1", [(kind, limit)]))
+
+    def ids(self, kind: str = KIND, limit: int = 99) -> list[str]:
+        """Take tasks of a kind; return their ids."""
+        return [task.id for task in self.take(kind, limit).tasks]
+
+    def line(self, account: str) -> str:
+        """Return what a scheduler hears of an account."""
+        return dict(self.run(self.commands.take("s1")).changes)[f"={account}"]
+
+    def start(self, took: Took, number: int = 0) -> Place:
+        """Start a task that was taken; return its place."""
+        task = took.tasks[number]
+        place = Place(task.id, task.attempt, 0, "n1", (number,), 1, 1)
+        assert self.run(self.commands.start([place]))[0][0] == "ok"
+        return place
+
+
+@pytest.fixture
+def limited(drive: Driver) -> Limited:
+    """Return a cluster with the limit `stripe` of two units."""
+    return Limited(drive, ("stripe", "units=2"), ("customer:*", "units=1"))
+
+
+def test_a_take_gives_as_many_tasks_as_a_limit_has_room_for(limited: Limited):
+    limited.submit("abcd")
+    took = limited.take()
+    assert [task.id for task in took.tasks] == ["a", "b"]
+    assert took.changes[-1] == ("=stripe", "n=2 units=2 of units=2")
+    assert limited.ids() == []
+    assert limited.client.zrange(limited.drive.keys.holders("stripe"), 0, -1) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("how", ["finish", "again", "cancel", "requeue", "give back", "dead"])
+def test_a_task_that_ends_or_goes_back_leaves_its_accounts_once(limited: Limited, how: str):
+    limited.submit("abc")
+    took = limited.take()
+    task = took.tasks[0]
+    commands = limited.commands
+    if how == "give back":
+        call: Any = commands.give_back("s1", [("a", task.attempt, "", "")])
+    else:
+        place = limited.start(took)
+        call = {
+            "finish": commands.finish([(place, "succeeded", "")]),
+            "again": commands.finish([(place, "again", "")]),
+            "cancel": commands.finish([(place, "cancelled", "")]),
+            "requeue": commands.requeue([(place, "lost")]),
+            "dead": commands.requeue([(place, "lost")], delays_ms=[10**6]),
+        }[how]
+    limited.run(call)
+    assert limited.line("stripe") == "n=1 units=1 of units=2"
+    limited.run(call)
+    assert limited.line("stripe") == "n=1 units=1 of units=2"
+    assert limited.line("@acme") == limited.line("@acme/web") == "n=1 slots=1 of -"
+    assert len(limited.ids()) == 1
+
+
+def test_a_holder_that_leaves_a_full_account_wakes_a_scheduler(limited: Limited):
+    limited.submit("abc")
+    limited.run(limited.commands.take("s1", waits="wait"))
+    heard = limited.client.pubsub()
+    heard.ssubscribe(f"{limited.drive.keys.wakes()}:s1")
+    heard.get_message(timeout=5)
+    took = limited.run(limited.commands.take("s1", [(KIND, 9)], waits="wait"))
+    limited.run(limited.commands.finish([(limited.start(took), "succeeded", "")]))
+    assert heard.get_message(timeout=5)["data"] == b"wake"
+    heard.close()
+
+
+def test_units_patterns_and_the_exact_entry(limited: Limited):
+    limited.set(("customer:*", "units=1"), ("customer:7", "units=3"))
+    seven = TaskOptions(limits="customer:7*2")
+    eight = TaskOptions(limits="customer:8")
+    limited.submit("ab", seven)
+    limited.submit("cd", eight)
+    assert limited.ids("work slots=1 under=customer:7*2") == ["a"]
+    assert limited.ids("work slots=1 under=customer:8") == ["c"]
+
+
+def test_a_tenant_holds_at_most_its_ceiling_in_every_amount(limited: Limited):
+    limited.set(("@acme", "slots=4 gpu=1"), ("@acme/*", "slots=3"))
+    options = TaskOptions.of({"resources": {"gpu": 0.5}})
+    kinds = []
+    for tenant, names in (("acme/a", "abc"), ("acme/b", "def")):
+        chosen = TaskOptions(options.needs, tenant=tenant)
+        limited.submit(names, chosen)
+        kinds.append(f"work slots=1 gpu=0.5 for={tenant}")
+    assert limited.ids(kinds[0]) == ["a", "b"]
+    assert limited.ids(kinds[1]) == []
+    assert limited.line("@acme") == "n=2 slots=2 gpu=1 of slots=4 gpu=1"
+    assert limited.line("@acme/a") == "n=2 slots=2 gpu=1 of slots=3"
+
+
+def test_a_limit_that_the_policy_does_not_know_is_refused_or_waits(limited: Limited):
+    strange = TaskOptions(limits="strpe")
+    assert limited.submit("a", strange) == ["nolimit"]
+    waits = TaskOptions(limits="strpe", wait_for_capacity=True)
+    assert limited.submit("b", waits) == ["submitted"]
+    assert limited.ids("work slots=1 under=strpe") == []
+    limited.set(("strpe", "units=1"))
+    assert limited.ids("work slots=1 under=strpe") == ["b"]
+
+
+def test_a_limit_of_zero_pauses_and_a_higher_one_wakes(limited: Limited):
+    limited.submit("abc")
+    limited.set(("stripe", "units=0"))
+    assert limited.ids() == []
+    assert limited.set(("stripe", "units=1")) == 1
+    assert limited.ids() == ["a"]
+    limited.set(("stripe", "units=0"))
+    assert limited.line("stripe") == "n=1 units=1 of units=0"
+
+
+def test_a_rate_gives_its_burst_and_then_says_when(limited: Limited):
+    limited.set(("stripe", "rate=60/60000 burst=3"))
+    limited.submit("abcdef")
+    took = limited.take()
+    assert [task.id for task in took.tasks] == ["a", "b", "c"]
+    assert took.due_ms is not None
+    assert 900 <= took.due_ms - took.now_ms <= 1000
+    rows: Any = [(task.id, task.attempt, "undo", "") for task in took.tasks[1:]]
+    limited.run(limited.commands.give_back("s1", rows))
+    assert limited.ids() == ["b", "c"], "an undone take gives its token back"
+
+
+DAMAGES = {
+    "the line": lambda client, keys: client.hset(keys.queue("accounts"), "stripe", "junk"),
+    "the line is gone": lambda client, keys: client.hdel(keys.queue("accounts"), "stripe"),
+    "all lines": lambda client, keys: client.delete(keys.queue("accounts")),
+    "the type of the lines": lambda client, keys: (
+        client.delete(keys.queue("accounts")),
+        client.set(keys.queue("accounts"), "x"),
+    ),
+    "the holders": lambda client, keys: client.delete(keys.holders("stripe")),
+    "a holder": lambda client, keys: client.zrem(keys.holders("stripe"), "a"),
+    "a stray holder": lambda client, keys: client.zadd(keys.holders("stripe"), {"zzz": 1}),
+    "the type of the holders": lambda client, keys: (
+        client.delete(keys.holders("stripe")),
+        client.set(keys.holders("stripe"), "x"),
+    ),
+    "line and holders": lambda client, keys: client.delete(
+        keys.holders("stripe"), keys.queue("accounts")
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_account_takes_nothing_and_is_counted_anew(limited: Limited, damage: str):
+    limited.set(("stripe", "units=3"))
+    limited.submit("abcdef")
+    took = limited.take(limit=2)
+    limited.start(took)
+    DAMAGES[damage](limited.client, limited.drive.keys)
+    if damage != "line and holders":  # nothing is left that could contradict
+        assert limited.ids() == []
+    assert repair_all(limited.drive.store, dry=True), "the audit names the damage"
+    assert repair_all(limited.drive.store)
+    assert repair_all(limited.drive.store, dry=True) == []
+    assert limited.line("stripe").startswith("n=2 units=2 of")
+    assert limited.ids() == ["c"]
+
+
+def test_a_damaged_policy_takes_nothing(limited: Limited):
+    limited.submit("ab")
+    policy = limited.drive.keys.queue("policy")
+    limited.client.delete(policy)
+    limited.client.set(policy, "x")
+    assert limited.ids() == []
+    assert repair_all(limited.drive.store)
+    limited.set(("stripe", "units=2"))
+    assert limited.ids() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("account", "text"),
+    [("str ipe", "units=1"), ("stripe", "five"), ("", "units=1"), ("stripe", "units=1\n")],
+)
+def test_a_malformed_ceiling_changes_nothing(limited: Limited, account: str, text: str):
+    with pytest.raises(Exception, match="PSARGS"):
+        limited.set(("customer:*", "units=7"), (account, text))
+    assert limited.client.hgetall(limited.drive.keys.queue("policy")) == {
+        b"stripe": b"units=2",
+        b"customer:*": b"units=1",
+    }
+
+
+def test_a_kind_with_malformed_accounts_is_refused(limited: Limited):
+    for tenant, limits in (("A", ""), ("a/b/c/d", ""), ("", "a*0"), ("", "a,,b")):
+        options = TaskOptions(tenant=tenant, limits=limits)
+        with pytest.raises(Exception, match="PSARGS"):
+            limited.submit("x", options)
+    assert limited.drive.store.states(["x"]) == [""]
