@@ -487,8 +487,8 @@ WITHOUT_TWIN = {
     "repair_offers",
     "learn_times",
     "report_failures",
-    "recount",
     "write_policy",
+    "recount",
 }
 """Verbs about damage, losses, run times, failures and the policy's document, of which the store in memory has none."""
 
