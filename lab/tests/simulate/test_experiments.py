@@ -76,7 +76,7 @@ HOLDS = {
     "omega": ({"length": 0.1}, {"rising", "falling"}),
     "trace": ({"scale": 0.01, "length": 0.1, "schedulers": 5}, {"trace.conflicts", "trace.delay"}),
     "fairness": (
-        {"slots": 320, "length": 0.6},
+        {"slots": 320, "length": 0.44, "schedulers": 2},
         {"age.age N=2", "wait.fair N=2", "p99.fair N=2"},
     ),
 }
