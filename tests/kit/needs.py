@@ -17,7 +17,7 @@ _CALL = re.compile(
 )
 _READS = re.compile(r"(?<!function )read_(?:fields|list|counts)\(")
 _CLUSTER = {*CLUSTER_KINDS, "stats"}
-_QUEUE = {*QUEUE_KINDS, "extra:", "pending:"} - {"meta", "changed"}
+_QUEUE = {*QUEUE_KINDS, "extra:", "pending:"} - {"meta", "changed", "policy"}
 _REPAIRED = ("slots", "left", "nodes", "alive")
 
 

@@ -41,11 +41,9 @@ end
 -- every account is damaged.
 local function read_ceilings(names)
   read_accounts(names)
-  local unread = {}
   local fields = {}
   for _, name in ipairs(names) do
     if not account_of(name).ceiling_text and not fields[name] then
-      unread[#unread + 1] = name
       fields[#fields + 1] = name
       fields[#fields + 1] = pattern_of(name)
       fields[name] = true

@@ -113,7 +113,7 @@ end
 -- scheduler is to be woken: tasks of a new kind wait, or a full account has room.
 local function write_changes(meta, kinds, changed)
   if next(ACCOUNTS) then
-    in_full().write_accounts()
+    counting().write_accounts()
   end
   local has_new_kind = write_kinds(meta, kinds, changed)
   return has_new_kind or HAS_ROOM

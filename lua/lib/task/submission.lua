@@ -91,7 +91,7 @@ end
 -- misfit_of: return why no task of a kind may wait: unknown, infeasible, nolimit; false if it may.
 local function misfit_of(feasible, kind)
   if kind.misfit == nil then
-    kind.misfit = misfit(feasible, kind) or kind.counts and in_full().unknown_limit(kind) or false
+    kind.misfit = misfit(feasible, kind) or kind.counts and counting().unknown_limit(kind) or false
   end
   return kind.misfit
 end
