@@ -140,11 +140,11 @@ class AccountsCopy:
 
     def _add(self, account: str, amounts: AccountAmounts, sign: int) -> None:
         """Add to what a tenant holds in all shards, or take away."""
-        amounts_held = self._held.setdefault(account, {})
-        _add_to(amounts_held, amounts, sign)
-        if not any(amounts_held.values()):
-            del self._held[account]
-        _add_to(self._held_below.setdefault(parent_of(account), {}), amounts, sign)
+        for table, name in ((self._held, account), (self._held_below, parent_of(account))):
+            total = table.setdefault(name, {})
+            _add_to(total, amounts, sign)
+            if not any(total.values()):
+                del table[name]
 
     def held(self, account: str) -> AccountAmounts:
         """Return what a tenant holds in all shards, with what is reserved for it."""
