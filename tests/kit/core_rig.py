@@ -64,9 +64,13 @@ class Queue:
         self._accounts[account] = line
         return self
 
-    def add(self, kind: str, count: int = 1, first: int = 1, prefix: str = "t") -> "Queue":
-        """Let tasks of a kind wait: t1, t2, ..., one at each order from `first` on. Return the queue."""
-        orders = range(first, first + count)
+    def add(
+        self, kind: str, count: int = 1, first: int = 1, prefix: str = "t", step: int = 1
+    ) -> "Queue":
+        """Let tasks of a kind wait, t1, t2, ..., one at each `step` of the orders from `first` on.
+        Return the queue.
+        """
+        orders = range(first, first + count * step, step)
         self.waiting[kind] = sorted(
             [*self.waiting.get(kind, ()), *((order, f"{prefix}{order}") for order in orders)]
         )

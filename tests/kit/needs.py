@@ -27,7 +27,7 @@ def family(script: Script) -> str:
     """
     return (
         "q"
-        if script.verb == "align" or _QUEUE & {*script.keys}
+        if script.verb == "fix_shards" or _QUEUE & {*script.keys}
         else ""
         if _CLUSTER & {*script.keys}
         else "p"

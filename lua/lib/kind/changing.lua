@@ -28,8 +28,10 @@ local function count_taken(kind, ids, first)
       account.entering[#account.entering + 1] = now
       account.entering[#account.entering + 1] = ids[i]
     end
-    account.count = account.count + size
-    add_amounts(account, share.asked, size)
+    if account.count then -- a tenant without a ceiling may have a damaged line
+      account.count = account.count + size
+      add_amounts(account, share.asked, size)
+    end
     if account.interval then
       local units = size * share.asked.units
       account.next = math.max(account.next or 0, now) + units * account.interval

@@ -17,7 +17,7 @@ from ...model.replies import Took
 from .accounts import AccountsCopy, Room, asks_of
 from .blocked import BlockedGroups
 from .full_accounts import FullAccounts
-from .kind_group import BLOCK, GroupKey, KindGroup, WaitingKind
+from .kind_group import EQUALLY_URGENT, GroupKey, KindGroup, WaitingKind
 from .reservations import BarredNodes
 from .tenants import Tree
 from .view import View
@@ -28,8 +28,8 @@ GROUPS_AT_ONCE: Final = 64
 ACCOUNT_MARK: Final = "="
 """The first character of an account among the changes of a shard; kinds begin otherwise."""
 
-SeatTurn = tuple[float, int, float, int, WaitingKind]
-"""A kind's turn for seats: block, rank of its shard, order, a number that breaks ties, the kind."""
+SeatTurn = tuple[float, int, WaitingKind]
+"""A kind's turn for seats: order, a number that breaks ties, the kind."""
 
 
 def first_of(group: KindGroup) -> int:
@@ -43,8 +43,6 @@ class QueueCopy:
     versions: by shard, the version that the copy has; the next look gets the changes since.
     kinds: by shard and text.
     barred: the nodes where kinds may not go.
-    home: the shard whose tasks go first among those of one block; the other shards follow by
-        number.
     away: shards whose server does not answer; nothing is taken there.
     blocked: the groups without a seat.
     accounts: what the accounts of tasks hold.
@@ -55,7 +53,6 @@ class QueueCopy:
     def __init__(self, view: View, shards: int = 1) -> None:
         self._view = view
         self.shards = shards
-        self.home = 0
         self.away: set[int] = set()
         self.versions = ["0"] * shards
         self.kinds: list[dict[str, WaitingKind]] = [{} for _ in range(shards)]
@@ -310,25 +307,17 @@ class QueueCopy:
         return heap
 
     def seat_turn(self, waiting: WaitingKind, done: int, number: int) -> SeatTurn:
-        """Return the turn of a kind of which `done` tasks have seats. number: breaks ties.
-
-        With one shard the age decides. With several shards, the kinds of one block follow by shard,
-        so that a round trip takes from few shards.
-        """
-        order = float(waiting.order(done))
-        if self.shards == 1:
-            return order, 0, order, number, waiting
-        return order // BLOCK, (waiting.shard - self.home) % self.shards, order, number, waiting
+        """Return the turn of a kind of which `done` tasks have seats. number: breaks ties."""
+        return float(waiting.order(done)), number, waiting
 
     def ahead(self, waiting: WaitingKind, done: int, following: SeatTurn) -> int:
         """Estimate how many tasks of a kind go before another kind; at least 1.
 
         The count begins with task number `done`.
         """
-        if following[-1].shard == waiting.shard:
-            return waiting.before(following[2], done)
-        block = max(following[0], waiting.order(done) // BLOCK + 1)
-        return waiting.before(block * BLOCK - 1, done)
+        order, _, following_kind = following
+        is_of_shard = following_kind.shard == waiting.shard
+        return waiting.before(order if is_of_shard else order + EQUALLY_URGENT, done)
 
     def begin_plan(self) -> None:
         """Let the tree know what all nodes have, and what is used."""

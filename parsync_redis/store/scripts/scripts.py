@@ -175,7 +175,7 @@ def compose(header: Header, folder: Path, inline: bool = True) -> str:
         text = text.replace(line, "", 1)
     head, tail = text.split(_RARE_MARK)
     groups = [
-        _made_when_called(name, body, names)
+        _made_when_called(name, body, names, inline and name == "counting")
         for name, body, names in (
             ("counting", [table, *counting], counting_names),
             ("in_full", [table, *later, *rare], rare_names),
@@ -234,17 +234,17 @@ def _reached(texts: list[str], functions: Mapping[str, str]) -> set[str]:
     return called
 
 
-def _made_when_called(group: str, texts: Sequence[str], names: Sequence[str]) -> str:
+def _made_when_called(group: str, texts: Sequence[str], names: Sequence[str], inline: bool) -> str:
     """Return Lua for a function such as in_full(), whose first call makes these functions.
 
-    Each call returns a table of the functions `names`.
+    Each call returns a table of the functions `names`. inline: put functions that are called once
+    where they are called.
     """
     made = f"MADE_{group.upper()}"
-    body = "".join(texts).replace("\n", "\n  ")
     table = ", ".join(f"{name} = {name}" for name in names)
-    body_lines = (
-        f"  if {made} then return {made} end\n  {body}{made} = {{{table}}}\n  return {made}\n"
-    )
+    body = f"{''.join(texts)}{made} = {{{table}}}"
+    body = (inline_single_calls(body) if inline else body).replace("\n", "\n  ")
+    body_lines = f"  if {made} then return {made} end\n  {body}\n  return {made}\n"
     return f"local {made}\nfunction {group}()\n{body_lines}end\n"
 
 

@@ -136,6 +136,7 @@ end
 local QUEUES = {} -- kind -> its queue, a table with the fields below
 local TOUCHED = {} -- the kinds, and '=ACCOUNT' (lib/kind/accounts.lua), that change, in that order
 local APART = false -- true if the index of kinds is damaged: then tasks enter no queue
+local HIGHEST_ORDER = 8999999999999999 -- see lib/task/order.lua
 
 -- The fields of a queue. An order is a number; the task with the lowest order is taken first.
 --   pending: the key
@@ -161,9 +162,9 @@ local function bad_kind(pending_prefix, kind)
     before = size,
     count = size,
     entering = false,
-    low = 1e15,
+    low = HIGHEST_ORDER,
     high = 0,
-    left = 1e15,
+    left = HIGHEST_ORDER,
   }
 end
 
@@ -188,7 +189,7 @@ end
 
 -- The line of a task in the hash `tasks`, which says what the task is until it ends:
 --   [+]TAKES@LIFE ORDER READY_MS SUBMITTED_MS OPTIONS KIND
---   0@17 9000000000017 1732161994123 1732161994123 - work slots=1
+--   0@17 8100217995234123 1732161994123 1732161994123 - work slots=1
 -- TAKES: how often the task was taken before it last began to wait. '+': extra:ID has rare fields.
 -- OPTIONS: '-' or NAME=VALUE with commas between. See parsync_redis/model/record.py.
 
@@ -319,7 +320,6 @@ local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds
 -- first task, an upper bound of the order of the last task, and why the tasks wait, as a scheduler
 -- wrote.
 
-local HIGHEST_ORDER = 999999999999999 -- an order has 15 digits at most
 
 -- parse_kind: return the count, the order of the first and of the last, and '' or ' WHY'; nil for
 -- any other text.
@@ -334,7 +334,7 @@ local function kind_line(queue, line_before)
   repeat -- parse_kind
     local line = line_before
     local size, first, last, why = string.match(line or '', '^([1-9]%d*) (%d+) (%d+)(.*)$')
-    if not size or #size > 15 or #first > 15 or #last > 15 then
+    if not size or #size > 15 or #first > 16 or #last > 16 then
       parse_kind_1, parse_kind_2, parse_kind_3, parse_kind_4 = nil
       break
     end
@@ -411,31 +411,39 @@ local function read_lines(kinds)
 end
 
 local ANNOUNCED = 0 -- how many kinds of TOUCHED have their new version
-local LAST_VERSION = 0 -- the version that announce gave last
+local LAST_VERSION = 0 -- the last version that the call has given, 0 before begin_versions
 
--- announce: write a new version of each kind that changes into `changed`; return the last version.
--- A version is the time in hundredths of a ms, or one more than the last version if that is larger.
--- So a server that lost writes does not repeat a version that a scheduler's copy has. A clock far
--- in the future gives no version of 16 digits. ZADD may be the first write of a script: a full
--- server refuses ZADD before anything is written (docs/decisions/0015).
+-- begin_versions: let LAST_VERSION be the version before the next one that the call gives. Versions
+-- are for kinds that change, and for tasks that are submitted. A version is the time in hundredths
+-- of a ms since 1970, or one more than the last version if that is larger. So a server that lost
+-- writes does not repeat a version that a scheduler's copy has, and a clock that is set back
+-- changes no order. A clock far in the future gives no version of 16 digits. A clock in the past
+-- gives versions of 2020-01-02: an order has the time a day before, at the earliest.
+
+-- announce: write a new version of each kind that changes into `changed`. ZADD may be the first
+-- write of a script: a full server refuses ZADD before anything is written (docs/decisions/0015).
 local function announce(changed)
-  local size = #TOUCHED
-  if size == 0 then
-    return COUNTED.version
+  if ANNOUNCED == #TOUCHED then
+    return
   end
-  if ANNOUNCED < size then
-    local versions = {}
-    local base = math.max(COUNTED.version, math.min(now_ms() * 100 - 1, 9e14))
-    LAST_VERSION = base + size
-    for i = ANNOUNCED + 1, size do
-      versions[#versions + 1] = string.format('%d', base + i)
-      versions[#versions + 1] = TOUCHED[i]
+  do -- begin_versions
+    if LAST_VERSION == 0 then
+      local time = math.min(now_ms() * 100 - 1, 9e14)
+      LAST_VERSION = math.max(COUNTED.version, time, 157792320000000)
     end
-    ANNOUNCED = size
-    write_all('ZADD', changed, versions)
   end
-  return LAST_VERSION
+  local versions = {}
+  for i = ANNOUNCED + 1, #TOUCHED do
+    LAST_VERSION = LAST_VERSION + 1
+    versions[#versions + 1] = string.format('%d', LAST_VERSION)
+    versions[#versions + 1] = TOUCHED[i]
+  end
+  ANNOUNCED = #TOUCHED
+  write_all('ZADD', changed, versions)
 end
+
+-- write_version: write the last version that the call has given. COUNTED.now is the version that
+-- the queue has then, COUNTED.version the version before the call.
 
 -- write_kinds: write the queues and lines that changed, each with a version of its own. Return
 -- whether tasks wait of a kind of which no task waited before: then a scheduler is to be woken.
@@ -509,9 +517,24 @@ end
 
 -- note_task: add an event of a task; place: the place of this attempt, or nil.
 
+-- The order of a task: (9 - priority) * 9e14 + T. T is the time by which the task should start, in
+-- hundredths of a ms since 2020. The task with the lowest order is taken first. An order has 16
+-- digits at most and is below 2^53, so that Lua and a zset have each order exactly. T is a version
+-- (kind/index.lua) that the submission gets for itself, plus an offset: the patience of 10 minutes,
+-- or what the option `start` says. So tasks with the same offset start in the order in which they
+-- were submitted. See parsync_redis/model/order.py.
+
+-- base_of: return what the order of a task of this priority has beside the submission's version.
+
+-- shift_of: return how much later than by its patience a task should start. start: the option
+-- `start`, an offset in ms; nil for a task without it.
+
+-- with_priority: return an order, as text, with another priority and the same T.
+
 -- The successor of a task: the work that follows under the same id once its running attempt has
 -- ended. extra:ID has it as `next`, 'PRIORITY DUE_MS OPTIONS KIND' with '-' for a missing word, and
--- `next_message`.
+-- `next_message`. OPTIONS has `order` if the successor has an order of its own.
+
 
 
 -- parse_next: return the fields of a successor as a table; nil for any other text.
@@ -843,12 +866,6 @@ function counting()
     NOW = time[1] .. string.sub('00000' .. time[2], -6, -4)
     return NOW
   end
-  local function split_accounts(kind)
-    local head, limits = string.match(kind, '^(.-) under=(%S+)$')
-    head = head or kind
-    local bare, tenant = string.match(head, '^(.-) for=(%S+)$')
-    return bare or head, tenant, limits
-  end
   local function amounts_asked(needs)
     local asked = {}
     for name, amount in string.gmatch(needs, '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
@@ -864,7 +881,15 @@ function counting()
       return shares
     end
     shares = {}
-    local needs, tenant, limits = split_accounts(kind)
+    local split_accounts_1, split_accounts_2, split_accounts_3
+    do -- split_accounts
+      local kind = kind
+      local head, limits = string.match(kind, '^(.-) under=(%S+)$')
+      head = head or kind
+      local bare, tenant = string.match(head, '^(.-) for=(%S+)$')
+      split_accounts_1, split_accounts_2, split_accounts_3 = bare or head, tenant, limits
+    end
+    local needs, tenant, limits = split_accounts_1, split_accounts_2, split_accounts_3
     local asked = tenant and amounts_asked(needs)
     local path
     for word in string.gmatch(tenant or '', '[^/]+') do
@@ -884,21 +909,6 @@ function counting()
       ACCOUNTS[name] = account
     end
     return account
-  end
-  local function parse_account(account, line)
-    account.is_read = true
-    account.held = {}
-    local count, words = string.match(line or 'n=0', '^n=(%d+)(.*)$')
-    if not count or #count > 15 or #words > 4000 then
-      return
-    end
-    account.count = tonumber(count)
-    for name, amount in string.gmatch(words, ' (%l[%l%d_.]*)=(%d+%.?%d*)') do
-      account.held[name] = tonumber(amount)
-    end
-    account.next = account.held.next
-    account.held.next = nil
-    account.full = string.sub(words, -5) == ' full'
   end
   local function number_text(amount)
     return string.format(amount % 1 == 0 and '%d' or '%.16g', amount)
@@ -931,7 +941,22 @@ function counting()
       local lines = redis.pcall('HMGET', KEY.accounts, unpack(unread, from, to))
       ARE_READABLE = ARE_READABLE and not lines.err
       for i = from, to do
-        parse_account(account_of(unread[i]), lines.err and '' or lines[i - from + 1])
+        repeat -- parse_account
+          local account, line = account_of(unread[i]), lines.err and '' or lines[i - from + 1]
+          account.is_read = true
+          account.held = {}
+          local count, words = string.match(line or 'n=0', '^n=(%d+)(.*)$')
+          if not count or #count > 15 or #words > 4000 then
+            break
+          end
+          account.count = tonumber(count)
+          for name, amount in string.gmatch(words, ' (%l[%l%d_.]*)=(%d+%.?%d*)') do
+            account.held[name] = tonumber(amount)
+          end
+          account.next = account.held.next
+          account.held.next = nil
+          account.full = string.sub(words, -5) == ' full'
+        until true
       end
     end
   end
@@ -957,21 +982,6 @@ function counting()
     local head = string.match(name, '^([^:]*:)')
     return head and head .. '*' or name
   end
-  local function parse_ceiling(account, text)
-    text = text and #text <= 4096 and text
-    account.ceiling_text = text or '-'
-    account.allowed = text and {}
-    for word, amount in string.gmatch(text or '', '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
-      account.allowed[word] = tonumber(amount)
-    end
-    local number, period = string.match(text or '', 'rate=(%d+)/(%d+)')
-    if number then
-      account.interval = tonumber(period) / tonumber(number)
-      account.burst = account.allowed.burst or 1
-      account.allowed.rate = nil
-      account.allowed.burst = nil
-    end
-  end
   local function read_ceilings(names)
     read_accounts(names)
     local fields = {}
@@ -987,7 +997,22 @@ function counting()
       local texts = redis.pcall('HMGET', KEY.policy, unpack(fields, from, to))
       for i = from, to, 2 do
         local account = account_of(fields[i])
-        parse_ceiling(account, not texts.err and (texts[i - from + 1] or texts[i - from + 2]))
+        do -- parse_ceiling
+          local account, text = account, not texts.err and (texts[i - from + 1] or texts[i - from + 2])
+          text = text and #text <= 4096 and text
+          account.ceiling_text = text or '-'
+          account.allowed = text and {}
+          for word, amount in string.gmatch(text or '', '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
+            account.allowed[word] = tonumber(amount)
+          end
+          local number, period = string.match(text or '', 'rate=(%d+)/(%d+)')
+          if number then
+            account.interval = tonumber(period) / tonumber(number)
+            account.burst = account.allowed.burst or 1
+            account.allowed.rate = nil
+            account.allowed.burst = nil
+          end
+        end
         account.count = not texts.err and account.count or nil
       end
     end
@@ -1000,18 +1025,6 @@ function counting()
       end
     end
     read_ceilings(names)
-  end
-  local function check_holders(name)
-    local account = account_of(name)
-    if account.is_checked then
-      return
-    end
-    account.is_checked = true
-    local size = redis.pcall('ZCARD', KEY.holders .. name)
-    if account.count and size ~= account.count then
-      account.count = nil
-      account.is_doubtful = true
-    end
   end
   local function tokens_of(account)
     local now = tonumber(now_ms())
@@ -1042,35 +1055,28 @@ function counting()
   local function room_of(kind, limit)
     local room = limit
     for _, share in ipairs(shares_of(kind)) do
-      check_holders(share.name)
-      if account_of(share.name).is_doubtful then
-        touch_account(share.name)
+      local account = account_of(share.name)
+      if account.allowed or share.asked.units then -- a tenant without a ceiling has room
+        repeat -- check_holders
+          local name = share.name
+          local account = account_of(name)
+          if account.is_checked then
+            break
+          end
+          account.is_checked = true
+          local size = redis.pcall('ZCARD', KEY.holders .. name)
+          if account.count and size ~= account.count then
+            account.count = nil
+            account.is_doubtful = true
+          end
+        until true
+        if account.is_doubtful then
+          touch_account(share.name)
+        end
+        room = math.min(room, room_in(share.name, share.asked, limit))
       end
-      room = math.min(room, room_in(share.name, share.asked, limit))
     end
     return room
-  end
-  local function start_of(kind)
-    local due
-    for _, share in ipairs(shares_of(kind)) do
-      local account = account_of(share.name)
-      if account.interval and share.asked.units <= account.burst then
-        local start = (account.next or 0) - (account.burst - share.asked.units) * account.interval
-        if start > tonumber(now_ms()) then
-          due = math.max(due or 0, math.ceil(start))
-        end
-      end
-    end
-    return due
-  end
-  local function due_by_rates(kinds_asked, due_ms)
-    for _, kind in ipairs(kinds_asked) do
-      local start = start_of(kind)
-      if start and start < (tonumber(due_ms) or math.huge) then
-        due_ms = string.format('%d', start)
-      end
-    end
-    return due_ms
   end
   local function add_amounts(account, asked, factor)
     local amounts_held = account.held
@@ -1091,32 +1097,14 @@ function counting()
         account.entering[#account.entering + 1] = now
         account.entering[#account.entering + 1] = ids[i]
       end
-      account.count = account.count + size
-      add_amounts(account, share.asked, size)
+      if account.count then -- a tenant without a ceiling may have a damaged line
+        account.count = account.count + size
+        add_amounts(account, share.asked, size)
+      end
       if account.interval then
         local units = size * share.asked.units
         account.next = math.max(account.next or 0, now) + units * account.interval
       end
-    end
-  end
-  local function remove_leaving(name, account)
-    for _, leaving in ipairs(account.leaving) do
-      for from = 1, #leaving.ids, 1000 do
-        local to = math.min(from + 999, #leaving.ids)
-        local removed = redis.pcall('ZREM', KEY.holders .. name, unpack(leaving.ids, from, to))
-        if account.count and type(removed) == 'number' and removed > 0 then
-          account.count = math.max(0, account.count - removed)
-          add_amounts(account, leaving.asked, -removed)
-          HAS_ROOM = HAS_ROOM or account.full
-          account.full = false
-        end
-      end
-    end
-    account.leaving = {}
-    if account.returned > 0 and account.next then
-      read_ceilings({name})
-      account.next = account.next - account.returned * (account.interval or 0)
-      account.returned = 0
     end
   end
   local function list_accounts()
@@ -1145,7 +1133,27 @@ function counting()
     local emptied = {}
     for _, name in ipairs(names) do
       local account = ACCOUNTS[name]
-      remove_leaving(name, account)
+      do -- remove_leaving
+        local name, account = name, account
+        for _, leaving in ipairs(account.leaving) do
+          for from = 1, #leaving.ids, 1000 do
+            local to = math.min(from + 999, #leaving.ids)
+            local removed = redis.pcall('ZREM', KEY.holders .. name, unpack(leaving.ids, from, to))
+            if account.count and type(removed) == 'number' and removed > 0 then
+              account.count = math.max(0, account.count - removed)
+              add_amounts(account, leaving.asked, -removed)
+              HAS_ROOM = HAS_ROOM or account.full
+              account.full = false
+            end
+          end
+        end
+        account.leaving = {}
+        if account.returned > 0 and account.next then
+          read_ceilings({name})
+          account.next = account.next - account.returned * (account.interval or 0)
+          account.returned = 0
+        end
+      end
       local is_used = account.full or (account.next or 0) > tonumber(now_ms())
       if account.count == 0 and not is_used then
         emptied[#emptied + 1] = name
@@ -1177,7 +1185,31 @@ function counting()
         end
       end
     end
-    return due_by_rates(kinds_asked, due_ms)
+    do -- due_by_rates
+      local kinds_asked, due_ms = kinds_asked, due_ms
+      for _, kind in ipairs(kinds_asked) do
+        local start_of_1
+        do -- start_of
+          local kind = kind
+          local due
+          for _, share in ipairs(shares_of(kind)) do
+            local account = account_of(share.name)
+            if account.interval and share.asked.units <= account.burst then
+              local start = (account.next or 0) - (account.burst - share.asked.units) * account.interval
+              if start > tonumber(now_ms()) then
+                due = math.max(due or 0, math.ceil(start))
+              end
+            end
+          end
+          start_of_1 = due
+        end
+        local start = start_of_1
+        if start and start < (tonumber(due_ms) or math.huge) then
+          due_ms = string.format('%d', start)
+        end
+      end
+      return due_ms
+    end
   end
   local function put_account_lines(changes)
     local names = {}
@@ -1294,9 +1326,9 @@ function in_full()
       before = size,
       count = size,
       entering = false,
-      low = 1e15,
+      low = HIGHEST_ORDER,
       high = 0,
-      left = 1e15,
+      left = HIGHEST_ORDER,
     }
   end
   local function touch(kind)
@@ -1329,7 +1361,7 @@ function in_full()
   end
   local function order_at(pending, rank)
     local order = tonumber(redis.call('ZRANGE', pending, rank, rank, 'WITHSCORES')[2])
-    return order and order >= 0 and order < 1e15 and math.floor(order) or 0
+    return order and order >= 0 and order <= HIGHEST_ORDER and math.floor(order) or 0
   end
   local function parse_line(text)
     if text and #text > 20000 then
@@ -1340,7 +1372,7 @@ function in_full()
     if not mark or #takes > 9 or #life > 15 then
       return nil
     end
-    if #order > 15 or #ready > 15 or #submitted > 15 then
+    if #order > 16 or #ready > 15 or #submitted > 15 then
       return nil
     end
     return {
@@ -1412,7 +1444,7 @@ function in_full()
   end
   local function find_first(pending, low, high)
     while low < high do
-      local middle = math.floor((low + high) / 2)
+      local middle = low + math.floor((high - low) / 2) -- low + high may have no exact number
       if redis.call('ZCOUNT', pending, '-inf', string.format('%d', middle)) > 0 then
         high = middle
       else
@@ -1843,7 +1875,7 @@ function in_full()
   MADE_IN_FULL = {bad_type = bad_type, end_not_taken = end_not_taken, enter_due = enter_due, find_due = find_due, find_first = find_first, is_dead = is_dead, is_rare_word = is_rare_word, load_not_taken = load_not_taken, order_at = order_at, stop_waiting = stop_waiting, too_long = too_long, too_many = too_many, write_due = write_due}
   return MADE_IN_FULL
 end
-local math_huge, math_min, redis_call, string_byte, string_find, string_format, string_gsub, string_match, string_sub, table_remove = math.huge, math.min, redis.call, string.byte, string.find, string.format, string.gsub, string.match, string.sub, table.remove
+local math_huge, math_max, math_min, redis_call, string_byte, string_find, string_format, string_gsub, string_match, string_sub, table_remove = math.huge, math.max, math.min, redis.call, string.byte, string.find, string.format, string.gsub, string.match, string.sub, table.remove
 local meta, kinds, changed, later, tasks, taken, running, pending_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local refused
 repeat -- refuse_call
@@ -2105,10 +2137,15 @@ do -- write_changes
     local lines = {}
     local ended = {}
     read_lines(kinds)
-    local version = announce(changed)
-    if version > COUNTED.version then
-      -- HINCRBY and not HSET: a client's login may call HINCRBY, which writes only numbers.
-      redis_call('HINCRBY', meta, 'version', string_format('%d', version - COUNTED.version))
+    announce(changed)
+    do -- write_version
+      local meta = meta
+      local before = COUNTED.now or COUNTED.version
+      COUNTED.now = math_max(before, LAST_VERSION)
+      if LAST_VERSION > before then
+        -- HINCRBY and not HSET: a client's login may call HINCRBY, which writes only numbers.
+        redis_call('HINCRBY', meta, 'version', string_format('%d', LAST_VERSION - before))
+      end
     end
     for _, kind in ipairs(TOUCHED) do
       local queue = QUEUES[kind] -- nil for an account
@@ -2132,7 +2169,6 @@ do -- write_changes
     end
     write_all('HSET', kinds, lines)
     write_all('HDEL', kinds, ended)
-    COUNTED.now = version
     write_kinds_1 = has_new_kind
   until true
   local has_new_kind = write_kinds_1
