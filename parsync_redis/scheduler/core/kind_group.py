@@ -9,6 +9,7 @@ from typing import Final
 from ...model.kind import Kind
 from ...model.needs import Resources
 from ...model.order import ORDERS_OF_PRIORITY
+from .accounts import Ask
 from .offers import Knowers
 
 EQUALLY_URGENT: Final = 25_000
@@ -55,6 +56,8 @@ class WaitingKind:
 
     why: the reason in its line; '' for none; None if another scheduler may have written a reason
     since.
+    asks: what a task of the kind holds of its accounts.
+    full: the account that has no room for the kind, which is in no group therefore; '' for none.
     """
 
     kind: Kind
@@ -64,6 +67,8 @@ class WaitingKind:
     last: int
     why: str | None
     shard: int = 0
+    asks: tuple[Ask, ...] = ()
+    full: str = ""
 
     def order(self, number: int) -> float:
         """Estimate the order of task `number`, counted from 0.
