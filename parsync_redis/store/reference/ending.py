@@ -100,9 +100,10 @@ class Ending(Tasks):
             has_run = task.state in (PLACED, RUNNING)
             if has_run or (task.next is not None and not self._expired(task)):
                 # a line does not have its successor's expiry yet
-                own = None if has_run else task.expires_ms
                 recheck_ms = now + EXPIRY_RECHECK_MS
-                self.expires[id] = recheck_ms if own is None else min(recheck_ms, own)
+                if task.expires_ms is not None and not has_run:
+                    recheck_ms = min(recheck_ms, task.expires_ms)
+                self.expires[id] = recheck_ms
             elif task.expires_ms is None:
                 continue
             elif not self._expired(task):

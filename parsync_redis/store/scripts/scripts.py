@@ -174,19 +174,17 @@ def compose(header: Header, folder: Path, inline: bool = True) -> str:
     for line in later:
         text = text.replace(line, "", 1)
     head, tail = text.split(_RARE_MARK)
-    groups = [
-        _made_when_called(name, body, names, inline and name == "counting")
-        for name, body, names in (
-            ("counting", [table, *counting], counting_names),
-            ("in_full", [table, *later, *rare], rare_names),
-        )
-        if names
-    ]
-    made = [
-        name for name, names in (("counting", counting_names), ("in_full", rare_names)) if names
-    ]
-    declared = f"local {', '.join(made)}\n" if made else ""
-    return f"{declared}{head}{''.join(groups)}{_look_up_once(tail)}"
+    groups = {
+        "counting": ([table, *counting], counting_names),
+        "in_full": ([table, *later, *rare], rare_names),
+    }
+    groups = {group: parts for group, parts in groups.items() if parts[1]}
+    code = "".join(
+        _made_when_called(group, texts, names, inline and group == "counting")
+        for group, (texts, names) in groups.items()
+    )
+    declared = f"local {', '.join(groups)}\n" if groups else ""
+    return f"{declared}{head}{code}{_look_up_once(tail)}"
 
 
 def _without_groups(code: str) -> str:
@@ -240,12 +238,14 @@ def _made_when_called(group: str, texts: Sequence[str], names: Sequence[str], in
     Each call returns a table of the functions `names`. inline: put functions that are called once
     where they are called.
     """
-    made = f"MADE_{group.upper()}"
+    functions = f"MADE_{group.upper()}"
     table = ", ".join(f"{name} = {name}" for name in names)
-    body = f"{''.join(texts)}{made} = {{{table}}}"
+    body = f"{''.join(texts)}{functions} = {{{table}}}"
     body = (inline_single_calls(body) if inline else body).replace("\n", "\n  ")
-    body_lines = f"  if {made} then return {made} end\n  {body}\n  return {made}\n"
-    return f"local {made}\nfunction {group}()\n{body_lines}end\n"
+    return (
+        f"local {functions}\nfunction {group}()\n  if {functions} then return {functions} end\n"
+        f"  {body}\n  return {functions}\nend\n"
+    )
 
 
 @cache
