@@ -15,6 +15,7 @@ from .errors import InvalidInput
 from .model.ids import shown
 from .model.options import close_to
 from .model.order import EARLIEST_START_MS, LATEST_START_MS, PATIENCE_MS
+from .model.policy import AGE
 
 ORDER_ENTRY_POINTS: Final = "parsync.orders"
 """The group of entry points by which other distributions add orders."""
@@ -81,10 +82,8 @@ class Least:
         return RUNS_OF_PATIENCE * facts.ran_ms - facts.age_ms
 
 
-DEFAULT_ORDER: Final = "age"
-
 BUILT_IN: Final[Mapping[str, OrderPolicy]] = MappingProxyType(
-    {DEFAULT_ORDER: Age(), "shortest": Shortest(), "least": Least()}
+    {AGE: Age(), "shortest": Shortest(), "least": Least()}
 )
 """The orders that every process knows, by name."""
 

@@ -17,6 +17,7 @@ from ..store.reads.cancel import CALLS_PER_ROUND_TRIP, cancel_tasks, cancel_word
 from ..store.server.connection import BLOCKING, Kit
 from ..store.store import Store
 from ..submission import split_by_size
+from .start_times import StartTimes
 
 T = TypeVar("T")
 
@@ -45,6 +46,7 @@ class Requests:
         self.store = Store.from_url(
             settings.url, settings.cluster, settings.retention_s, settings.max_starts, kit
         )
+        self._start_times = StartTimes(self.store)
         self._joined = self.warned = False
 
     def do(self, request: Callable[[], T], pauses: Iterator[float] | None = None) -> T:
@@ -106,6 +108,7 @@ class Requests:
         words: list[str] = []
         if any(task.options.near for task in tasks):
             tasks = self.do(partial(resolve_near, self.store, tasks), pauses)
+        tasks = self._start_times.give(tasks)
         for batch in split_by_size(tasks):
             words += self.do(partial(self._submit, batch, apps), pauses)
         if not self.warned:

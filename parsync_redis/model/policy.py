@@ -15,7 +15,7 @@ from .amount import MAX_AMOUNT, amount_text, shown_amount
 
 AGE: Final = "age"
 """The order of the tasks of a tenant whose entry says none: the first submitted is the first."""
-BUILT_IN_ORDERS: Final = (AGE, "deadline", "shortest")
+BUILT_IN_ORDERS: Final = (AGE, "shortest", "least")
 """The orders that a tenant may name without a distribution that adds orders."""
 UNBOUNDED: Final = f"slots={MAX_AMOUNT}"
 """The ceiling of an account that is never full."""

@@ -270,7 +270,7 @@ def _read_children(path: str, value: Any) -> str:
 def _read_order(path: str, value: Any) -> str:
     if not isinstance(value, str) or not _ORDER.fullmatch(value) or value in (FAIR, STRICT):
         hint = f"; {path.removesuffix('order')}children takes it" if value in (FAIR, STRICT) else ""
-        right = "the name of an order, such as age, deadline or shortest"
+        right = "the name of an order, such as age, shortest or least"
         raise InvalidInput(f"{_must(path, value, right)}{hint}")
     return value
 

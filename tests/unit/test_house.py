@@ -37,7 +37,7 @@ LAYERS = {
     "near": "errors model placement store",
     "orders": "errors model",
     "submission": "errors model wire placement store",
-    "client": "errors model near store settings submission inspect",
+    "client": "errors model near orders store settings submission inspect",
     "scheduler": "errors health_file model placement store settings",
     "worker": "errors logs health_file model near wire store settings submission client inspect",
     "integration": "errors model wire store settings submission client worker",

@@ -18,7 +18,7 @@ children = "strict"
 weight = 3
 at_least = {gpu = 4, slots = 20}
 at_most = {slots = 200, mem = "64GiB"}
-order = "deadline"
+order = "shortest"
 half_life = "30m"
 [tenants."research/*"]
 at_most = {slots = 10}
@@ -44,7 +44,7 @@ def test_an_entry_counts_for_a_name_and_a_pattern_for_names_without_an_entry():
     research = policy.tenant("research")
     assert research.weight == 3
     assert research.at_least == (("slots", 20_000), ("gpu", 4000))
-    assert (research.order, research.half_life_s, research.rank) == ("deadline", 1800.0, 0)
+    assert (research.order, research.half_life_s, research.rank) == ("shortest", 1800.0, 0)
     assert policy.tenant("").children == "strict"
     assert policy.tenant("acme").weight == 0.5
     assert policy.tenant("acme").rank == 3
@@ -165,7 +165,7 @@ TENANT = st.fixed_dictionaries(
         "weight": st.floats(0.001, 1e6) | st.integers(1, 10**6),
         "at_most": AMOUNTS,
         "children": st.sampled_from(["fair", "strict"]),
-        "order": st.sampled_from(["age", "deadline", "mine"]),
+        "order": st.sampled_from(["age", "shortest", "mine"]),
         "half_life": st.sampled_from(["0s", "1.5s", "90s", "60m", "24h", "7d"]),
     },
 )
