@@ -170,9 +170,12 @@ class AccountsCopy:
     def _room_of(self, ask: Ask, line: AccountLine, ceiling: Ceiling | None, shard: int) -> Room:
         """Return for how many tasks one account has room."""
         account = ask.account
+        is_open = ceiling is not None and not ceiling.amounts and ceiling.rate is None
+        if is_open and account.startswith(TENANT_MARK):
+            return UNLIMITED  # also of a damaged line: the shares go on
         if line.is_damaged or ceiling is None:
             return Room(0, account)
-        if not ceiling.amounts and ceiling.rate is None:
+        if is_open:
             return UNLIMITED
         reserved = self._reserved[shard].get(account, NO_AMOUNTS)
         tasks = inf
