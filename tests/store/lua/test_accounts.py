@@ -199,6 +199,36 @@ def test_a_damaged_account_takes_nothing_and_is_counted_anew(limited: Limited, d
     assert limited.ids() == ["c"]
 
 
+@pytest.mark.parametrize("how", ["recount", "repair_task"])
+@pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "line and holders"])
+def test_the_first_count_after_damage_misses_no_held_task(limited: Limited, damage: str, how: str):
+    """A count of the holders that are left would give room to tasks beyond the ceiling."""
+    limited.set(("stripe", "units=3"))
+    limited.submit("abcdef")
+    took = limited.take(limit=2)
+    limited.start(took, 1)
+    DAMAGES[damage](limited.client, limited.drive.keys)
+    count = limited.commands.recount(["stripe", "@acme", "@acme/web"])
+    limited.run(limited.commands.repair_task("b", "why") if how == "repair_task" else count)
+    taken = limited.ids()
+    limited.run(count)
+    assert [*taken, *limited.ids()] == ["c"]
+    assert limited.line("stripe").startswith("n=3 units=3 of")
+
+
+def test_a_rate_has_nothing_left_after_damage(limited: Limited):
+    limited.set(("stripe", "rate=1/60000 burst=4"))
+    limited.submit("abcdef")
+    assert limited.ids(limit=3) == ["a", "b", "c"]
+    limited.client.delete(limited.drive.keys.holders("stripe"))
+    assert limited.ids() == []
+    limited.run(limited.commands.recount(["stripe"]))
+    took = limited.take()
+    assert took.tasks == []
+    assert took.due_ms is not None
+    assert 50_000 < took.due_ms - took.now_ms <= 60_000
+
+
 def test_a_damaged_policy_takes_nothing(limited: Limited):
     limited.submit("ab")
     policy = limited.drive.keys.queue("policy")
