@@ -94,6 +94,13 @@ def test_a_task_that_ends_or_goes_back_leaves_its_accounts_once(limited: Limited
     assert len(limited.ids()) == 1
 
 
+def test_a_take_that_finds_no_task_leaves_no_line(limited: Limited):
+    limited.submit("a")
+    limited.run(limited.commands.finish([(limited.start(limited.take()), "succeeded", "")]))
+    assert limited.ids() == []
+    assert limited.client.exists(limited.drive.keys.queue("accounts")) == 0
+
+
 def test_a_holder_that_leaves_a_full_account_wakes_a_scheduler(limited: Limited):
     limited.submit("abc")
     limited.run(limited.commands.take("s1", waits="wait"))
@@ -209,7 +216,8 @@ def test_the_first_count_after_damage_misses_no_held_task(limited: Limited, dama
     limited.start(took, 1)
     DAMAGES[damage](limited.client, limited.drive.keys)
     count = limited.commands.recount(["stripe", "@acme", "@acme/web"])
-    limited.run(limited.commands.repair_task("b", "why") if how == "repair_task" else count)
+    repair: Any = limited.commands.repair_task("b", "why")
+    limited.run(repair if how == "repair_task" else count)
     taken = limited.ids()
     limited.run(count)
     assert [*taken, *limited.ids()] == ["c"]
