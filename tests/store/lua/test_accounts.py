@@ -11,6 +11,7 @@ from parsync_redis.model.replies import Took
 from parsync_redis.model.task import Submission
 from parsync_redis.store.repair.repair_all import repair_all
 from tests.kit.driver import Driver
+from tests.kit.rate import Rate, most_above, part_of_rate, take_at_rate
 
 KIND = "work slots=1 for=acme/web under=stripe"
 UNDER = TaskOptions(tenant="acme/web", limits="stripe")
@@ -167,6 +168,16 @@ def test_a_rate_gives_its_burst_and_then_says_when(limited: Limited):
     rows: Any = [(task.id, task.attempt, "undo", "") for task in took.tasks[1:]]
     limited.run(limited.commands.give_back("s1", rows))
     assert limited.ids() == ["b", "c"], "an undone take gives its token back"
+
+
+@pytest.mark.parametrize("rate", [Rate(6000, 60_000, 10), Rate(7000, 60_000, 1)], ids=str)
+def test_a_rate_is_never_exceeded_in_any_window_and_used_while_tasks_wait(
+    drive: Driver, rate: Rate
+):
+    takes = take_at_rate(drive.store, rate, seconds=2)
+    assert takes[0].count == rate.burst
+    assert most_above(takes, rate) < 0.01, "the line keeps thousandths of a ms"
+    assert part_of_rate(takes, rate) >= 0.97
 
 
 DAMAGES = {
