@@ -26,9 +26,7 @@ if args.how == 'repair' then
   -- This HDEL deletes nothing: a full server allows a script that begins with HDEL, see
   -- docs/decisions/0015.
   redis.call('HDEL', taken, '')
-  if bad_type(KEY.accounts, 'hash') then
-    redis.call('DEL', KEY.accounts)
-  end
+  drop_unreadable()
 end
 local words = {}
 for i, row in rows() do

@@ -167,10 +167,8 @@ class Schedule:
             self.odds["again"] = 0.6
         dice = Random(f"{seed} limits")  # other draws stay as they are
         if dice.random() < LIMITED:
-            self.needs = [
-                {**needs, "limits": dice.choice((["one"], ["two"], ["one", "two"], {"two": 2}))}
-                for needs in self.needs
-            ]
+            limits = (["one"], ["two"], ["one", "two"], {"two": 2})
+            self.needs = tuple({**needs, "limits": dice.choice(limits)} for needs in self.needs)
         self._verbs = list(self.weights)
         self._weights = list(self.weights.values())
         self.steps = steps or [self._draw(rng) for _ in range(rng.randint(60, 140))]

@@ -95,8 +95,8 @@ class World:
             self.wire.load()
         for shard in range(shards):  # the first scheduler fixed it before all else
             client.hset(self.primaries.keys.queue("meta", shard), "shards", shards)
-            ceilings = {name: f"units={units}" for name, units in LIMITS.items()}
-            client.hset(self.primaries.keys.queue("policy", shard), mapping=ceilings)
+            for name, units in LIMITS.items():
+                client.hset(self.primaries.keys.queue("policy", shard), name, f"units={units}")
         self.rumours: Any = client.pubsub()
 
     @contextmanager

@@ -32,9 +32,9 @@ local function share_in(kind, name)
   end
 end
 
--- judge_holders: add what these holders hold to `count`, {held = {}, count = number}. Return
+-- judge_holders: add what these holders hold to `summary`, {held = {}, count = number}. Return
 -- whether each of them counts to the account.
-local function judge_holders(name, count, ids)
+local function judge_holders(name, summary, ids)
   local lines = read_list(KEY.tasks, ids)
   local owners = read_list(KEY.taken, ids)
   local runs = read_list(KEY.running, ids)
@@ -44,8 +44,8 @@ local function judge_holders(name, count, ids)
     if not asked then
       return false
     end
-    count.count = count.count + 1
-    add_amounts(count, asked, 1)
+    summary.count = summary.count + 1
+    add_amounts(summary, asked, 1)
   end
   return true
 end
@@ -59,14 +59,14 @@ local function is_sound_account(name)
   if not account.count or account.count > MANY then
     return account.count ~= nil
   end
-  local count = {count = 0, held = {}, next = account.next}
+  local summary = {count = 0, held = {}, next = account.next}
   local ids = redis.pcall('ZRANGE', KEY.holders .. name, 0, -1)
   for from = 1, #ids, 1000 do
-    if not judge_holders(name, count, {unpack(ids, from, math.min(from + 999, #ids))}) then
+    if not judge_holders(name, summary, {unpack(ids, from, math.min(from + 999, #ids))}) then
       return false
     end
   end
-  return account_text(account) == account_text(count)
+  return account_text(account) == account_text(summary)
 end
 
 -- held_tasks: return {id -> kind} of the tasks with accounts that are taken, placed or running.
@@ -83,6 +83,13 @@ local function held_tasks()
     end
   end
   return HELD
+end
+
+-- drop_unreadable: delete `accounts` if it is a key of another type.
+local function drop_unreadable()
+  if bad_type(KEY.accounts, 'hash') then
+    redis.call('DEL', KEY.accounts)
+  end
 end
 
 -- use_up_rate: let an account whose line was damaged have no unit of its rate left, because nobody

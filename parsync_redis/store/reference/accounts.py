@@ -21,17 +21,19 @@ _RATE: Final = re.compile(r"rate=(\d+)/(\d+)(?: burst=(\d+))?")
 
 
 @dataclass(slots=True)
-class AccountLine:
+class KeptAccount:
     """What counts to an account.
 
     holders: id -> since when (ms). amounts: what they hold, in thousandths. next_ms: until when the
-    rate is used up. full: a take has refused tasks because of the account.
+    rate is used up. full: a take has refused tasks because of the account. is_shut: a take found
+    room for no task.
     """
 
     holders: dict[str, int] = field(default_factory=dict)
     amounts: dict[str, int] = field(default_factory=dict)
     next_ms: float | None = None
     full: bool = False
+    is_shut: bool = False
 
     def add(self, share: Mapping[str, int], factor: int) -> None:
         """Add `factor` times what one task holds."""
@@ -51,7 +53,7 @@ class AccountLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Ceiling:
+class KeptCeiling:
     """What an account may hold (thousandths), and the interval (ms) and the burst of a rate."""
 
     allowed: Mapping[str, int]
@@ -59,7 +61,7 @@ class Ceiling:
     burst: int = 1
 
     @classmethod
-    def of(cls, text: str) -> "Ceiling":
+    def of(cls, text: str) -> "KeptCeiling":
         """Read the text of a ceiling."""
         rate = _RATE.search(text)
         allowed = {
@@ -77,7 +79,7 @@ class Accounts:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.lines: dict[str, AccountLine] = {}
+        self.lines: dict[str, KeptAccount] = {}
         self.ceilings: dict[str, str] = {}
         self.touched: set[str] = set()
         self.has_room = False
@@ -88,11 +90,11 @@ class Accounts:
 
     def line(self, account: str) -> str:
         """Return 'HELD of CEILING', as a scheduler hears it."""
-        line = self.lines.get(account) or AccountLine()
+        line = self.lines.get(account) or KeptAccount()
         return f"{line.text} of {self.ceiling_text(account) or '-'}"
 
-    def _line(self, account: str) -> AccountLine:
-        return self.lines.setdefault(account, AccountLine())
+    def _line(self, account: str) -> KeptAccount:
+        return self.lines.setdefault(account, KeptAccount())
 
     def room(self, kind: str, limit: int) -> int:
         """Return how many tasks of a kind may be taken, `limit` at most."""
@@ -107,10 +109,11 @@ class Accounts:
         room = limit
         if text is None and not account.startswith("@"):
             room = 0
-        ceiling = Ceiling.of(text or "")
+        ceiling = KeptCeiling.of(text or "")
         for name, allowed in ceiling.allowed.items():
             if room > 0 and share.get(name):
                 room = min(room, (allowed - line.amounts.get(name, 0)) // share[name])
+        line.is_shut = line.is_shut or room <= 0
         if room < limit and not line.full:
             line.full = True
             self.touched.add(account)
@@ -128,7 +131,7 @@ class Accounts:
             self.touched.add(account)
             line.holders[id] = self._world.now_ms
             line.add(share, 1)
-            ceiling = Ceiling.of(self.ceiling_text(account) or "")
+            ceiling = KeptCeiling.of(self.ceiling_text(account) or "")
             if ceiling.interval_ms:
                 begin = max(line.next_ms or 0, self._world.now_ms)
                 line.next_ms = begin + share["units"] // THOUSANDTHS * ceiling.interval_ms
@@ -144,7 +147,7 @@ class Accounts:
             self.has_room |= line.full
             line.full = False
             if undone and line.next_ms is not None:
-                ceiling = Ceiling.of(self.ceiling_text(account) or "")
+                ceiling = KeptCeiling.of(self.ceiling_text(account) or "")
                 line.next_ms -= share["units"] // THOUSANDTHS * ceiling.interval_ms
 
     def write(self) -> list[str]:
@@ -157,9 +160,13 @@ class Accounts:
                 line.next_ms = float(f"{line.next_ms:.3f}")
         for account, line in list(self.lines.items()):
             next_ms = line.next_ms or 0
-            is_used = line.full or (next_ms > self._world.now_ms if account in names else next_ms)
+            is_waited_for = line.full and line.is_shut
+            is_used = is_waited_for or (
+                next_ms > self._world.now_ms if account in names else next_ms
+            )
             if not line.holders and not is_used:
                 del self.lines[account]
+            line.is_shut = line.full and not line.holders
         return names
 
     def let_try(self, changes: Iterable[str]) -> None:
