@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-rest lint luacheck unit reproduce replay bench bench-celery chaos chaos-many chaos-failover chaos-moves chaos-mutants chaos-throughput soak fuzz newer-pythons celery-suite cluster-test compose-test site record wheel lock clean
+.PHONY: help demo test test-all test-rest lint luacheck unit reproduce replay bench bench-celery chaos chaos-many chaos-failover chaos-moves chaos-mutants chaos-throughput chaos-rate soak fuzz newer-pythons celery-suite cluster-test compose-test site record wheel lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -90,6 +90,9 @@ chaos-mutants: $(STAMP) ## plant bugs in scripts and functions and show that cha
 
 chaos-throughput: $(STAMP) ## measure tasks/s with and without a worker and a scheduler killed every 10 s
 	@$(BIN)/python -m tests.chaos.real throughput --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) $(ARGS)
+
+chaos-rate: $(STAMP) ## take tasks under a rate of 100 a minute as soon as it lets them start, and compare (MINUTES=10)
+	@$(BIN)/python -m tests.chaos.real rate --minutes $(or $(MINUTES),10) $(ARGS)
 
 soak: $(STAMP) ## measure the memory of all processes at 70 % load, and its growth (MINUTES=20)
 	@$(BIN)/python -m tests.chaos.real soak --minutes $(or $(MINUTES),20) --seed $(or $(SEED),1) $(ARGS)

@@ -1,15 +1,17 @@
--- recount: make the lines of accounts anew from their holders, and the holders from the tasks.
+-- recount: make the holders and the lines of accounts anew from the tasks, if they are wrong.
 -- KEYS: meta kinds changed tasks taken running
 -- ALSO: accounts policy holders:
 -- ARGV: count channel how account*
 --   how: 'look' only judges; 'repair'
 -- RETURNS: a word per account: sound, or counted (its line or its holders were wrong)
 -- ERRORS: PSARGS
--- INVARIANT: afterwards the holders of the account are tasks that are taken, placed or running, and
---   that count to the account; the line says how many they are and what they hold. A task that
---   counts and is no holder is entered by `repair_task`.
+-- INVARIANT: afterwards the holders of an account that was wrong are all tasks that are taken,
+--   placed or running and that count to the account; the line says how many they are and what they
+--   hold. If line and holders agree, a task that is no holder is found and entered by
+--   `repair_task`.
 -- ATOMICITY: the whole call.
--- COMPLEXITY: O(holders); of an account with more than 5,000, only the number is compared
+-- COMPLEXITY: O(holders), of an account with more than 5,000 only the number is compared; if an
+--   account is wrong, O(taken + running) once
 --- @include repair/recount
 --- @include cluster/wake
 
@@ -28,10 +30,10 @@ if args.how == 'repair' then
 end
 local words = {}
 for i, row in rows() do
-  local is_sound, summary, strays = is_sound_account(row.account)
+  local is_sound = is_sound_account(row.account)
   words[i] = is_sound and 'sound' or 'counted'
   if not is_sound and args.how == 'repair' then
-    count_anew(row.account, summary, strays)
+    count_anew(row.account)
   end
 end
 if args.how == 'repair' and write_changes(meta, kinds, changed) then

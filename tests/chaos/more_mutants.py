@@ -55,6 +55,24 @@ PLANTED_BY_OTHERS = (
 )
 OTHER_KINDS = (
     Mutant(
+        "a full limit has room",
+        "lib/kind/ceilings",
+        "room = math.min(room, room_in(share.name, share.asked, limit))",
+        "room_in(share.name, share.asked, limit)",
+    ),
+    Mutant(
+        "who goes back still counts",
+        "lib/kind/accounts",
+        "account.leaving[#account.leaving + 1] = {asked = share.asked, ids = ids}",
+        "account.leaving[1] = not undone and {asked = share.asked, ids = ids} or nil",
+    ),
+    Mutant(
+        "who is no holder leaves as well",
+        "lib/kind/changing",
+        "account.count = math.max(0, account.count - removed)",
+        "account.count = math.max(0, account.count - removed - 1)",
+    ),
+    Mutant(
         "as many changes as asked for are all",
         "lib/kind/changes",
         "if #names >= tonumber(limit)",

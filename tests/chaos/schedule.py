@@ -94,6 +94,10 @@ class Step:
         return f"{self.verb}:{self.seed}"
 
 
+LIMITED = 0.4
+"""The part of the schedules whose tasks are under limits."""
+
+
 class Schedule:
     """A schedule made from a seed: odds, and steps.
 
@@ -161,6 +165,10 @@ class Schedule:
             self.nodes = list(NODES)[:1]
             self.needs = NEEDS[3:4]
             self.odds["again"] = 0.6
+        dice = Random(f"{seed} limits")  # other draws stay as they are
+        if dice.random() < LIMITED:
+            limits = (["one"], ["two"], ["one", "two"], {"two": 2})
+            self.needs = tuple({**needs, "limits": dice.choice(limits)} for needs in self.needs)
         self._verbs = list(self.weights)
         self._weights = list(self.weights.values())
         self.steps = steps or [self._draw(rng) for _ in range(rng.randint(60, 140))]

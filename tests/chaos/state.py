@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import redis
 
@@ -19,12 +19,16 @@ from parsync_redis.model.place import Place
 from parsync_redis.model.record import read_run
 from parsync_redis.store.reads.tasks import GENERATIONS
 from parsync_redis.wire.keys import Keys
+from tests.kit.oracle.accounts import audit_accounts
 from tests.kit.oracle.kinds import audit_kinds
 from tests.kit.oracle.partitions import PartitionState, audit_partition
 from tests.kit.oracle.tasks import QueueState, audit_tasks
 
 from .processes import PARTITIONS
 from .wire import CLUSTER
+
+LIMITS: Final = {"one": 1, "two": 2}
+"""The limits of the schedules: how many units run at once."""
 
 _KINDS = ("meta", "slots", "left", "nodes", "alive", "notes", "lost", "free", "changed")
 _HASHES = ("tasks", "messages", "taken", "running", *GENERATIONS, "kinds")
@@ -41,7 +45,7 @@ for p = 0, ARGV[1] - 1 do
   found[#found + 1] = rows
 end
 for shard = 0, ARGV[2] - 1 do
-  local at, hashes, sets = ARGV[1] * 9 + shard * 14, {}, {}
+  local at, hashes, sets, holders = ARGV[1] * 9 + shard * 16, {}, {}, {}
   for i = 1, 8 do hashes[i] = redis.call('HGETALL', KEYS[at + i]) end
   for i = 1, 2 do sets[i] = redis.call('ZRANGE', KEYS[at + 8 + i], 0, -1, 'WITHSCORES') end
   local versions, queues = redis.call('ZRANGE', KEYS[at + 11], 0, -1, 'WITHSCORES'), {}
@@ -55,7 +59,12 @@ for shard = 0, ARGV[2] - 1 do
     extras[i] = {redis.call('HGETALL', key), redis.call('PTTL', key)}
   end
   arg = arg + ids + 1
-  found[#found + 1] = {hashes, sets, versions, queues, {counts[1] or '0', counts[2] or '0'}, extras}
+  local accounts = redis.call('HGETALL', KEYS[at + 15])
+  for i, name in ipairs({'one', 'two'}) do
+    holders[i] = redis.call('ZRANGE', KEYS[at + 16] .. name, 0, -1)
+  end
+  counts = {counts[1] or '0', counts[2] or '0'}
+  found[#found + 1] = {hashes, sets, versions, queues, counts, extras, accounts, holders}
 end
 return found
 """
@@ -68,6 +77,7 @@ def _fixed(shards: int) -> list[str]:
     for shard in range(shards):
         found += [keys.queue(kind, shard) for kind in (*_HASHES, *_SETS, "changed", "meta")]
         found += [keys.prefix("pending:", shard), keys.prefix("extra:", shard)]
+        found += [keys.queue("accounts", shard), keys.prefix("holders:", shard)]
     return found
 
 
@@ -87,14 +97,25 @@ class Shard:
     """A shard of the queue as read: the indexes of its tasks, and the record of each."""
 
     def __init__(self, raw: list[Any], ids: list[str]) -> None:
-        hashes, sets, versions, queues, (version, submitted), extras = raw
+        hashes, sets, versions, queues, (version, submitted), extras, accounts, holders = raw
         self.hashes = {name: _hash(row) for name, row in zip(_HASHES, hashes, strict=True)}
         self.later, self.dead = map(_scores, sets)
         self.version = int(version)
         self.submitted = int(submitted)
-        self.versions = _scores(versions)
+        changed = _scores(versions)
+        self.versions = {
+            kind: version for kind, version in changed.items() if not kind.startswith("=")
+        }
         self.queues = {
-            kind: _scores(queue) for kind, queue in zip(self.versions, queues, strict=True)
+            kind: _scores(queue)
+            for kind, queue in zip(changed, queues, strict=True)
+            if kind in self.versions
+        }
+        self.accounts = _hash(accounts)
+        self.holders = {
+            name: {id.decode() for id in ids}
+            for name, ids in zip(LIMITS, holders, strict=True)
+            if ids
         }
         self.extras = {
             id: RareFields(_hash(fields), ttl_ms >= 0)
@@ -140,6 +161,15 @@ class Shard:
         """Yield the contradictions within the shard."""
         yield from audit_kinds(self.queues, self.hashes["kinds"], self.versions, self.version)
         yield from audit_tasks(self._queue())
+        held_ids = {*self.hashes["taken"], *self.hashes["running"]}
+        yield from audit_accounts(self.hashes["tasks"], held_ids, self.accounts, self.holders)
+
+    def overruns(self) -> Iterator[str]:
+        """Yield the limits under which more is taken, placed or running than the policy allows."""
+        for name, line in self.accounts.items():
+            units = re.search(r" units=(\d+)", line)
+            if units and int(units[1]) > LIMITS[name]:
+                yield f"limit {name} of {LIMITS[name]} is exceeded: {line}"
 
     def _queue(self) -> QueueState:
         """Return the tasks for the audit; of their leases, `State.facts` says what must hold."""
@@ -225,6 +255,8 @@ class State:
             )
         for shard in self.shards:
             yield from ((1, fact) for fact in shard.facts())
+            # what ran before the last writes were lost goes on
+            yield from ((0, fact) for fact in shard.overruns() if whole)
         for id, task in self.tasks.items():
             if whole and task.state in ("placed", "running"):
                 lease = self.leases.get((task.place.node, task.place.slot)) if task.place else None

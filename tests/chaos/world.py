@@ -28,6 +28,7 @@ from parsync_redis.worker.node import run_starter as starter
 from .ghost import Ghost
 from .primaries import Primaries
 from .processes import GAP_S, LEASE_S, PARTITIONS, AgentProcess, Client, SchedulerProcess
+from .state import LIMITS
 from .wire import Clock, Scripts, Wire
 
 
@@ -94,6 +95,8 @@ class World:
             self.wire.load()
         for shard in range(shards):  # the first scheduler fixed it before all else
             client.hset(self.primaries.keys.queue("meta", shard), "shards", shards)
+            for name, units in LIMITS.items():
+                client.hset(self.primaries.keys.queue("policy", shard), name, f"units={units}")
         self.rumours: Any = client.pubsub()
 
     @contextmanager

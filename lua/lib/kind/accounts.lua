@@ -4,7 +4,8 @@
 --   n=3 slots=12 gpu=3                         a tenant
 --   n=3 units=4 next=1732161994123.250 full    a limit
 -- next: until when (ms) its rate is used up, see lib/kind/ceilings.lua
--- full: a take has refused tasks because of the account: when holders leave, a scheduler is woken
+-- full: a take has refused tasks because of the account: when holders leave, a scheduler is woken.
+--   A line without holders is there only if no task has room: set_policy tells schedulers of it
 -- The zset `holders:ACCOUNT` has the ids of the tasks, by the time (ms) since which each counts.
 -- A damaged line stays as it is, and its account has room for nothing, until `recount` writes the
 -- line anew. A script calls leave_accounts or count_taken for its tasks; write_changes
@@ -22,6 +23,7 @@ local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds
 --     has put the account into TOUCHED
 --   count, held: the number of holders, and {name of an amount -> number}; nil for a damaged line
 --   next, full: the marks; nil or false without one
+--   is_shut: whether a take found room for no task
 --   entering: {ms, id, ...} of the tasks that enter
 --   leaving: {{asked = what one task holds, ids = {...}}, ...} of the tasks that leave
 --   returned: how many units were not used, because their takes are undone
@@ -85,6 +87,7 @@ local function parse_account(account, line)
   account.next = account.held.next
   account.held.next = nil
   account.full = string.sub(words, -5) == ' full'
+  account.is_shut = account.full and account.count == 0
 end
 
 -- number_text: return an amount as text, with three decimals at most.

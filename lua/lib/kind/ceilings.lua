@@ -107,6 +107,7 @@ local function room_in(name, asked, limit)
       room = math.min(room, math.floor((allowed - (account.held[word] or 0)) / each + 1e-6))
     end
   end
+  account.is_shut = account.is_shut or room <= 0
   if room < limit and account.count and not account.full then
     account.full = true
     touch_account(name)

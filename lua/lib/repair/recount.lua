@@ -2,15 +2,21 @@
 -- keys tasks, taken, running and accounts, and the prefix holders:.
 --- @include kind/changing
 local MANY = 5000 -- holders; so many are counted only if the line and their number differ
+local HELD -- what held_tasks returns, once it is read
 
--- is_counted: return whether a task of a kind is a holder of each of its accounts, and the lines of
--- these accounts say how many holders there are.
+-- is_holder: return whether a task is among the holders of an account, and the line of the account
+-- says how many holders there are.
+local function is_holder(id, name)
+  read_accounts({name})
+  check_holders(name)
+  local since = redis.pcall('ZSCORE', KEY.holders .. name, id)
+  return account_of(name).count and since and type(since) ~= 'table'
+end
+
+-- is_counted: return whether a task of a kind is a holder of each of its accounts.
 local function is_counted(id, kind)
   for _, share in ipairs(shares_of(kind)) do
-    read_accounts({share.name})
-    check_holders(share.name)
-    local since = redis.pcall('ZSCORE', KEY.holders .. share.name, id)
-    if not since or type(since) == 'table' or not account_of(share.name).count then
+    if not is_holder(id, share.name) then
       return false
     end
   end
@@ -26,47 +32,57 @@ local function share_in(kind, name)
   end
 end
 
--- judge_holders: add what these holders hold to `summary`, {held = {}, count = number}. Add those
--- that do not count to the account to `strays`.
-local function judge_holders(name, summary, ids, strays)
+-- judge_holders: add what these holders hold to `summary`, {held = {}, count = number}. Return
+-- whether each of them counts to the account.
+local function judge_holders(name, summary, ids)
   local lines = read_list(KEY.tasks, ids)
   local owners = read_list(KEY.taken, ids)
   local runs = read_list(KEY.running, ids)
-  for i, id in ipairs(ids) do
+  for i in ipairs(ids) do
     local line = (owners[i] or runs[i]) and parse_line(lines[i] or '')
     local asked = line and share_in(line.kind, name)
-    if asked then
-      summary.count = summary.count + 1
-      add_amounts(summary, asked, 1)
-    else
-      strays[#strays + 1] = id
+    if not asked then
+      return false
     end
+    summary.count = summary.count + 1
+    add_amounts(summary, asked, 1)
   end
+  return true
 end
 
--- count_holders: return what the holders of an account hold, and the ids that do not count to it.
-local function count_holders(name)
-  local summary = {count = 0, held = {}, next = account_of(name).next}
-  local strays = {}
-  local ids = redis.pcall('ZRANGE', KEY.holders .. name, 0, -1)
-  for from = 1, #ids, 1000 do
-    judge_holders(name, summary, {unpack(ids, from, math.min(from + 999, #ids))}, strays)
-  end
-  return summary, strays
-end
-
--- is_sound_account: return whether the line of an account and its holders agree; and nil, or what
--- the holders hold and the ids that are no holders.
+-- is_sound_account: return whether the line of an account and its holders agree, and every holder
+-- counts to the account.
 local function is_sound_account(name)
   read_accounts({name})
   check_holders(name)
   local account = account_of(name)
-  if account.count and account.count > MANY then
-    return true
+  if not account.count or account.count > MANY then
+    return account.count ~= nil
   end
-  local summary, strays = count_holders(name)
-  local is_same = account.count and #strays == 0 and account_text(account) == account_text(summary)
-  return is_same, summary, strays
+  local summary = {count = 0, held = {}, next = account.next}
+  local ids = redis.pcall('ZRANGE', KEY.holders .. name, 0, -1)
+  for from = 1, #ids, 1000 do
+    if not judge_holders(name, summary, {unpack(ids, from, math.min(from + 999, #ids))}) then
+      return false
+    end
+  end
+  return account_text(account) == account_text(summary)
+end
+
+-- held_tasks: return {id -> kind} of the tasks with accounts that are taken, placed or running.
+local function held_tasks()
+  if HELD then
+    return HELD
+  end
+  HELD = {}
+  for _, key in ipairs({KEY.taken, KEY.running}) do
+    local ids = redis.call('HKEYS', key)
+    for i, text in ipairs(read_list(KEY.tasks, ids)) do
+      local line = text and has_accounts(text) and parse_line(text)
+      HELD[ids[i]] = line and has_accounts(line.kind) and line.kind or nil
+    end
+  end
+  return HELD
 end
 
 -- drop_unreadable: delete `accounts` if it is a key of another type.
@@ -76,32 +92,48 @@ local function drop_unreadable()
   end
 end
 
--- count_anew: make the line of an account anew from its holders, and remove those that are none.
-local function count_anew(name, summary, strays)
-  local holders = KEY.holders .. name
-  if bad_type(holders, 'zset') then
-    redis.call('DEL', holders)
+-- use_up_rate: let an account whose line was damaged have no unit of its rate left, because nobody
+-- knows how many it has.
+local function use_up_rate(name, account)
+  read_ceilings({name})
+  if account.interval then
+    account.next = tonumber(now_ms()) + account.burst * account.interval
   end
-  write_all('ZREM', holders, strays)
+end
+
+-- count_anew: make the holders and the line of an account anew from all tasks of the shard. Its
+-- holders do not tell: an account that has lost some of them would have room for as many tasks.
+local function count_anew(name)
+  local holders = KEY.holders .. name
   local account = touch_account(name)
-  account.count = summary.count
-  account.held = summary.held
+  if not account.count then
+    use_up_rate(name, account)
+  end
+  account.count = 0
+  account.held = {}
   account.full = false
+  account.is_doubtful = false
+  local entries = {} -- (ms, id)*
+  for id, kind in pairs(held_tasks()) do
+    local asked = share_in(kind, name)
+    if asked then
+      local since = redis.pcall('ZSCORE', holders, id)
+      account.count = account.count + 1
+      add_amounts(account, asked, 1)
+      entries[#entries + 1] = type(since) == 'string' and since or now_ms()
+      entries[#entries + 1] = id
+    end
+  end
+  redis.call('DEL', holders)
+  write_all('ZADD', holders, entries)
   HAS_ROOM = true
 end
 
 -- enter_missing: let a task that is taken, placed or running count to its accounts.
 local function enter_missing(id, kind)
   for _, share in ipairs(shares_of(kind)) do
-    local holders = KEY.holders .. share.name
-    if bad_type(holders, 'zset') then
-      redis.call('DEL', holders)
-    end
-    redis.call('ZADD', holders, 'NX', now_ms(), id)
-    account_of(share.name).is_checked = false
-    local is_sound, summary, strays = is_sound_account(share.name)
-    if not is_sound then
-      count_anew(share.name, summary, strays)
+    if not is_holder(id, share.name) then
+      count_anew(share.name)
     end
   end
 end

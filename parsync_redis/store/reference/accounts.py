@@ -25,13 +25,15 @@ class KeptAccount:
     """What counts to an account.
 
     holders: id -> since when (ms). amounts: what they hold, in thousandths. next_ms: until when the
-    rate is used up. full: a take has refused tasks because of the account.
+    rate is used up. full: a take has refused tasks because of the account. is_shut: a take found
+    room for no task.
     """
 
     holders: dict[str, int] = field(default_factory=dict)
     amounts: dict[str, int] = field(default_factory=dict)
     next_ms: float | None = None
     full: bool = False
+    is_shut: bool = False
 
     def add(self, share: Mapping[str, int], factor: int) -> None:
         """Add `factor` times what one task holds."""
@@ -111,6 +113,7 @@ class Accounts:
         for name, allowed in ceiling.allowed.items():
             if room > 0 and share.get(name):
                 room = min(room, (allowed - line.amounts.get(name, 0)) // share[name])
+        line.is_shut = line.is_shut or room <= 0
         if room < limit and not line.full:
             line.full = True
             self.touched.add(account)
@@ -157,9 +160,13 @@ class Accounts:
                 line.next_ms = float(f"{line.next_ms:.3f}")
         for account, line in list(self.lines.items()):
             next_ms = line.next_ms or 0
-            is_used = line.full or (next_ms > self._world.now_ms if account in names else next_ms)
+            is_waited_for = line.full and line.is_shut
+            is_used = is_waited_for or (
+                next_ms > self._world.now_ms if account in names else next_ms
+            )
             if not line.holders and not is_used:
                 del self.lines[account]
+            line.is_shut = line.full and not line.holders
         return names
 
     def let_try(self, changes: Iterable[str]) -> None:

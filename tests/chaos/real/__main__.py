@@ -1,4 +1,4 @@
-"""Layers 3 and 4 of the chaos by hand: `python -m tests.chaos.real run|throughput|soak`; see
+"""Layers 3 and 4 of the chaos by hand: `python -m tests.chaos.real run|throughput|soak|rate`; see
 docs/chaos.md.
 """
 
@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from parsync_redis.store.server.embedded import EmbeddedServer
+from parsync_redis.store.store import Store
 from tests.kit import reaper
+from tests.kit.rate import Rate, most_above, part_of_rate, take_at_rate
 
 from .failover import failover
 from .moves import move_slots
@@ -73,6 +76,26 @@ def run_soak(args: argparse.Namespace) -> int:
     return int(figures["ended_by_themselves"] > 0)
 
 
+def run_rate(args: argparse.Namespace) -> int:
+    """Take tasks under a rate; 1 if a window had more than it allows."""
+    rate = Rate(args.number, 60_000, args.burst)
+    with EmbeddedServer() as server:
+        store = Store.from_url(server.url, "rate")
+        takes = take_at_rate(store, rate, 60 * args.minutes)
+        store.client.close()
+    above = most_above(takes, rate)
+    show(
+        {
+            "rate": rate.ceiling,
+            "minutes": args.minutes,
+            "tasks": sum(take.count for take in takes),
+            "most_above_in_a_window": round(above, 3),
+            "part_of_rate": round(part_of_rate(takes, rate), 4),
+        }
+    )
+    return int(above > 0.01)
+
+
 def show(figures: dict[str, Any]) -> None:
     """Print figures for people, and a line of JSON."""
     for name, value in figures.items():
@@ -118,6 +141,11 @@ def main() -> int:
     moves.add_argument("--moves", type=int, default=40)
     moves.add_argument("--rate", type=float, default=30.0, help="tasks a second")
     moves.set_defaults(do=run_moves)
+    rated = verbs.add_parser("rate", help="tasks that start under a rate, beside what it allows")
+    rated.add_argument("--number", type=int, default=100, help="tasks a minute")
+    rated.add_argument("--burst", type=int, default=10)
+    rated.add_argument("--minutes", type=float, default=10)
+    rated.set_defaults(do=run_rate)
     for verb in (storm, pace, long, over, moves):
         verb.add_argument("--seed", type=int, default=1)
         verb.add_argument(

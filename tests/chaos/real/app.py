@@ -1,4 +1,5 @@
-"""The Celery app of the chaos: its task leaves a line at its start, every 20 ms, and at its end.
+"""The Celery app of the chaos: its task leaves a line at its start, every 20 ms, and at its end, and
+locks the units of its limits meanwhile (tests/kit/unit_locks.py).
 
     EVENT TASK ATTEMPT NODE SLOT PID SECONDS
 
@@ -7,12 +8,15 @@ with O_APPEND, to one file for all processes; seconds are monotonic.
 
 import os
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from celery import Celery
 
 from parsync_redis import Parsync
+from tests.kit.unit_locks import locked_units
 
 from .recorder import FOLDER, watch_this_process
 
@@ -52,11 +56,17 @@ def _note(event: str, place: dict[str, Any]) -> None:
 
 
 @app.task(bind=True, parsync=True)
-def work(self: Any, seconds: float) -> None:
-    """Work for so many steps of 20 ms, also if it was stopped meanwhile."""
+def work(
+    self: Any, seconds: float, limits: Mapping[str, Sequence[int]] = MappingProxyType({})
+) -> None:
+    """Work for so many steps of 20 ms, also if it was stopped meanwhile.
+
+    limits: see `locked_units`.
+    """
     place = self.request.parsync
-    _note("start", place)
-    for _ in range(round(seconds / TICK_S)):
-        time.sleep(TICK_S)
-        _note("tick", place)
-    _note("end", place)
+    with locked_units(Path(os.environ.get(FOLDER, "")), limits, place):
+        _note("start", place)
+        for _ in range(round(seconds / TICK_S)):
+            time.sleep(TICK_S)
+            _note("tick", place)
+        _note("end", place)

@@ -16,6 +16,7 @@ from parsync_redis.model.task import TaskState
 from parsync_redis.store.store import Store
 
 from .history import FINAL
+from .limited import AT_ONCE, draw_limits
 
 WORK = "tests.chaos.real.app.work"
 Make = Callable[[random.Random], dict[str, Any]]
@@ -24,7 +25,7 @@ Make = Callable[[random.Random], dict[str, Any]]
 
 def mixed(dice: random.Random) -> dict[str, Any]:
     """Return a random task: mostly short, some long, some with several slots, resources
-    or labels.
+    or labels, most under limits.
     """
     kind = dice.random()
     task: dict[str, Any] = {
@@ -39,6 +40,9 @@ def mixed(dice: random.Random) -> dict[str, Any]:
         task["resources"] = {"mem": "1GiB"}
     elif kind < 0.36:
         task["require"] = {"zone": dice.choice("ab")}
+    if limits := draw_limits(dice):
+        task["limits"] = limits
+        task["args"].append({name: (units, AT_ONCE[name]) for name, units in limits.items()})
     return {**task, "wait_for_capacity": True}
 
 

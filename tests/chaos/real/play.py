@@ -13,6 +13,7 @@ from typing import Any
 
 from parsync_redis.store.store import Store
 from tests.kit.oracle.audit import audit
+from tests.kit.unit_locks import read_units
 
 from .app import TICKS
 from .clients import Book, Client, Make, Watcher, mixed, stop_all
@@ -27,6 +28,7 @@ from .history import (
     read_ticks,
     slots_of_runs,
 )
+from .limited import accounts_left, set_limits
 from .proxy import Line
 from .recorder import Recorder
 from .stack import LEASE_S, PARTITIONS, Stack
@@ -72,6 +74,9 @@ def at_work(
     clients = list[Client]()
     try:
         stack.start()
+        store = stack.store()
+        set_limits(store)
+        store.client.close()
         lines = {
             name: member.line for name, member in stack.members.items() if member.line is not None
         }
@@ -178,8 +183,8 @@ def _calm(storm: Storm, field: Field, outcome: Outcome, say: Say) -> None:
 
 
 def check_clean(store: Store, partitions: int, outcome: Outcome) -> None:
-    """Wait until no slot is held and the audit is clean, for at most CLEAN_S; note what is left as
-    broken promises.
+    """Wait until no slot is held, no account has a holder, and the audit is clean, for at most
+    CLEAN_S; note what is left as broken promises.
     """
     leaks = ["not looked"]
     end_s = time.monotonic() + CLEAN_S
@@ -188,7 +193,7 @@ def check_clean(store: Store, partitions: int, outcome: Outcome) -> None:
         held = [
             lease for p in range(partitions) for lease in store.leases(p, store.nodes(p).values())
         ]
-        leaks = [*map(str, held), *audit(store)]
+        leaks = [*map(str, held), *accounts_left(store), *audit(store)]
     outcome.figures["leaked"] = len(leaks)
     outcome.broken += [f"promise 3 or 6, after the last end: {leak}" for leak in leaks]
 
@@ -236,6 +241,17 @@ def check_histories(
     outcome.figures["histories_wrong"] = len(wrong)
 
 
+def check_units(folder: Path, outcome: Outcome) -> None:
+    """Check that no run was beyond its limits."""
+    units = read_units(folder)
+    outcome.broken += units.overruns
+    outcome.figures |= {
+        "overruns": len(units.overruns),
+        "units_of_limits": dict(sorted(units.locked.items())),
+        "last_units": dict(sorted(units.last.items())),
+    }
+
+
 def count_accepted_again(events: Iterable[Event]) -> int:
     """Return how many finishes were accepted beyond the first of their task."""
     accepted = [event.task for event in events if (event.verb, event.word) == ("finish", "ok")]
@@ -262,6 +278,7 @@ def _check(stack: Stack, storm: Storm, book: Book, outcome: Outcome) -> None:
     twice = [*check_leases(events), *check_runs(runs, slots_of_runs(events))]
     outcome.broken += twice
     check_histories(events, ends, end_s, outcome)
+    check_units(stack.folder, outcome)
     placed = [first_after(up_s, events) for up_s in storm.server_up_s]
     outcome.figures |= {
         "faults": sum(storm.counts.values()),

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar
 
 import redis
@@ -23,6 +24,7 @@ from kombu import serialization
 
 from parsync_redis import Parsync, ServerUnreachable
 from parsync_redis.worker.node import look_ahead
+from tests.kit.unit_locks import locked_units
 
 BROKER = os.environ.get("CELERY_BROKER_URL", "redis://127.0.0.1:1/0")
 MARKS = "test:marks"
@@ -127,6 +129,19 @@ def gated(key: str, gate: str = "go") -> str:
     hold(key, gate)
     mark("end", key)
     return key
+
+
+@app.task(parsync=True, bind=True)
+def sole(
+    self: Any, key: str, folder: str, at_once: int, seconds: float = 0.0, gate: str = ""
+) -> None:
+    """Lock a unit of the limit `sole` meanwhile, and wait at a gate if one is named."""
+    with locked_units(Path(folder), {"sole": (1, at_once)}, self.request.parsync):
+        mark("begin", key)
+        if gate:
+            hold(key, gate)
+        time.sleep(seconds)
+        mark("end", key)
 
 
 @app.task

@@ -11,6 +11,7 @@ from parsync_redis.model.replies import Took
 from parsync_redis.model.task import Submission
 from parsync_redis.store.repair.repair_all import repair_all
 from tests.kit.driver import Driver
+from tests.kit.rate import Rate, most_above, part_of_rate, take_at_rate
 
 KIND = "work slots=1 for=acme/web under=stripe"
 UNDER = TaskOptions(tenant="acme/web", limits="stripe")
@@ -94,6 +95,13 @@ def test_a_task_that_ends_or_goes_back_leaves_its_accounts_once(limited: Limited
     assert len(limited.ids()) == 1
 
 
+def test_a_take_that_finds_no_task_leaves_no_line(limited: Limited):
+    limited.submit("a")
+    limited.run(limited.commands.finish([(limited.start(limited.take()), "succeeded", "")]))
+    assert limited.ids() == []
+    assert limited.client.exists(limited.drive.keys.queue("accounts")) == 0
+
+
 def test_a_holder_that_leaves_a_full_account_wakes_a_scheduler(limited: Limited):
     limited.submit("abc")
     limited.run(limited.commands.take("s1", waits="wait"))
@@ -162,6 +170,16 @@ def test_a_rate_gives_its_burst_and_then_says_when(limited: Limited):
     assert limited.ids() == ["b", "c"], "an undone take gives its token back"
 
 
+@pytest.mark.parametrize("rate", [Rate(6000, 60_000, 10), Rate(7000, 60_000, 4)], ids=str)
+def test_a_rate_is_never_exceeded_in_any_window_and_used_while_tasks_wait(
+    drive: Driver, rate: Rate
+):
+    takes = take_at_rate(drive.store, rate, seconds=2)
+    assert takes[0].count == rate.burst
+    assert most_above(takes, rate) < 0.01, "the line keeps thousandths of a ms"
+    assert part_of_rate(takes, rate) >= 0.97
+
+
 DAMAGES = {
     "the line": lambda client, keys: client.hset(keys.queue("accounts"), "stripe", "junk"),
     "the line is gone": lambda client, keys: client.hdel(keys.queue("accounts"), "stripe"),
@@ -197,6 +215,37 @@ def test_a_damaged_account_takes_nothing_and_is_counted_anew(limited: Limited, d
     assert repair_all(limited.drive.store, dry=True) == []
     assert limited.line("stripe").startswith("n=2 units=2 of")
     assert limited.ids() == ["c"]
+
+
+@pytest.mark.parametrize("how", ["recount", "repair_task"])
+@pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "line and holders"])
+def test_the_first_count_after_damage_misses_no_held_task(limited: Limited, damage: str, how: str):
+    """A count of the holders that are left would give room to tasks beyond the ceiling."""
+    limited.set(("stripe", "units=3"))
+    limited.submit("abcdef")
+    took = limited.take(limit=2)
+    limited.start(took, 1)
+    DAMAGES[damage](limited.client, limited.drive.keys)
+    count = limited.commands.recount(["stripe", "@acme", "@acme/web"])
+    repair: Any = limited.commands.repair_task("b", "why")
+    limited.run(repair if how == "repair_task" else count)
+    taken = limited.ids()
+    limited.run(count)
+    assert [*taken, *limited.ids()] == ["c"]
+    assert limited.line("stripe").startswith("n=3 units=3 of")
+
+
+def test_a_rate_has_nothing_left_after_damage(limited: Limited):
+    limited.set(("stripe", "rate=1/60000 burst=4"))
+    limited.submit("abcdef")
+    assert limited.ids(limit=3) == ["a", "b", "c"]
+    limited.client.delete(limited.drive.keys.holders("stripe"))
+    assert limited.ids() == []
+    limited.run(limited.commands.recount(["stripe"]))
+    took = limited.take()
+    assert took.tasks == []
+    assert took.due_ms is not None
+    assert 50_000 < took.due_ms - took.now_ms <= 60_000
 
 
 def test_a_damaged_policy_takes_nothing(limited: Limited):

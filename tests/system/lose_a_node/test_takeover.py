@@ -7,11 +7,14 @@ time that it took is printed and kept as a property of the test.
 
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from parsync_redis.store.reads.schedulers import read_schedulers
 from tests.kit.rig import LEASE_S, Rig
+from tests.kit.unit_locks import read_units
 
 pytestmark = pytest.mark.serial
 
@@ -143,3 +146,79 @@ def test_a_worker_and_the_leader_killed_at_once_cost_no_task(
     )
     report(record_property, "both_repaired", killed_s)
     assert all_done_and_none_twice(rig, ids) <= 2
+
+
+def submit_sole(
+    rig: Rig, folder: Path, name: str, n: int, at_once: int, **kwargs: Any
+) -> list[str]:
+    """Submit tasks under the limit `sole`, which lock a file for each unit."""
+    rig.client.set_policy([f"limits.sole.at_once={at_once}"])
+    return rig.client.submit_many(
+        {
+            "name": "tests.kit.apps.marks.sole",
+            "args": [f"{name}-{i}", str(folder), at_once],
+            "kwargs": kwargs,
+            "id": f"{name}-{i}",
+            "limits": ["sole"],
+        }
+        for i in range(n)
+    )
+
+
+def test_the_unit_of_a_killed_worker_is_free_again_and_never_two_runs_have_it(
+    rig: Rig, record_property: Record, tmp_path: Path
+) -> None:
+    ids = submit_sole(rig, tmp_path, "unit", 4, at_once=1, gate="unit")
+    first = rig.until(lambda: rig.marks("held"), "a task has the unit")[0][1]
+    node = rig.status(first).node or ""
+    rig.stack.kill(node)
+    killed_s = time.monotonic()
+    rig.until(lambda: len(rig.marks("held")) >= 2, "a task has the unit again")
+    report(record_property, "unit_free", killed_s)
+    assert [holder.id for holder in rig.client.limit_holders("sole")] == [
+        mark[1] for mark in rig.marks("held")[1:]
+    ]
+    rig.open("unit")
+    assert all_done_and_none_twice(rig, ids) == 1
+    assert read_units(tmp_path).overruns == []
+    assert read_units(tmp_path).locked["sole"] == 5
+    assert not rig.state.exists(rig.store.keys.queue("accounts"))
+    rig.worker(node, pool="prefork", slots=2)
+
+
+ACCOUNT_DAMAGES: dict[str, Callable[[Any, str, str], object]] = {
+    "lines gone": lambda state, lines, holders: state.delete(lines),
+    "holders gone": lambda state, lines, holders: state.delete(holders),
+    "lines of another type": lambda state, lines, holders: (
+        state.pipeline().delete(lines).set(lines, "x").execute()
+    ),
+    "holders of another type": lambda state, lines, holders: (
+        state.pipeline().delete(holders).set(holders, "x").execute()
+    ),
+}
+
+
+def test_a_damaged_limit_is_never_exceeded_and_tasks_flow_again(
+    rig: Rig, record_property: Record, tmp_path: Path
+) -> None:
+    keys = rig.store.keys
+    holders = keys.holders("sole")
+    count = rig.store.commands.recount(["sole"], dry=True)
+    ids = []
+    for number, (name, damage) in enumerate(ACCOUNT_DAMAGES.items()):
+        gate = f"damage-{number}"
+        ids += submit_sole(rig, tmp_path, f"held-{number}", 2, at_once=2, gate=gate)
+        rig.until(lambda n=number: len(rig.marks("held")) >= 2 * n + 2, "the limit is full")  # type: ignore[misc]
+        ids += submit_sole(rig, tmp_path, f"next-{number}", 3, at_once=2)
+        damage(rig.state, keys.queue("accounts"), holders)
+        damaged_s = time.monotonic()
+        rig.until(
+            lambda: rig.store.run(count) == ["sound"] and rig.state.zcard(holders) == 2,
+            "both holders are counted again",
+        )
+        report(record_property, name, damaged_s)
+        rig.open(gate)
+        assert {s.state for s in rig.client.wait(ids, timeout=180).values()} == {"succeeded"}
+    assert read_units(tmp_path).overruns == []
+    rig.until_idle()
+    assert not rig.state.exists(keys.queue("accounts"), holders)

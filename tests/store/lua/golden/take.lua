@@ -237,7 +237,8 @@ end
 --   n=3 slots=12 gpu=3                         a tenant
 --   n=3 units=4 next=1732161994123.250 full    a limit
 -- next: until when (ms) its rate is used up, see lib/kind/ceilings.lua
--- full: a take has refused tasks because of the account: when holders leave, a scheduler is woken
+-- full: a take has refused tasks because of the account: when holders leave, a scheduler is woken.
+--   A line without holders is there only if no task has room: set_policy tells schedulers of it
 -- The zset `holders:ACCOUNT` has the ids of the tasks, by the time (ms) since which each counts.
 -- A damaged line stays as it is, and its account has room for nothing, until `recount` writes the
 -- line anew. A script calls leave_accounts or count_taken for its tasks; write_changes
@@ -255,6 +256,7 @@ local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds
 --     has put the account into TOUCHED
 --   count, held: the number of holders, and {name of an amount -> number}; nil for a damaged line
 --   next, full: the marks; nil or false without one
+--   is_shut: whether a take found room for no task
 --   entering: {ms, id, ...} of the tasks that enter
 --   leaving: {{asked = what one task holds, ids = {...}}, ...} of the tasks that leave
 --   returned: how many units were not used, because their takes are undone
@@ -956,6 +958,7 @@ function counting()
           account.next = account.held.next
           account.held.next = nil
           account.full = string.sub(words, -5) == ' full'
+          account.is_shut = account.full and account.count == 0
         until true
       end
     end
@@ -1043,6 +1046,7 @@ function counting()
         room = math.min(room, math.floor((allowed - (account.held[word] or 0)) / each + 1e-6))
       end
     end
+    account.is_shut = account.is_shut or room <= 0
     if room < limit and account.count and not account.full then
       account.full = true
       touch_account(name)
@@ -1154,8 +1158,9 @@ function counting()
           account.returned = 0
         end
       end
-      local is_used = account.full or (account.next or 0) > tonumber(now_ms())
-      if account.count == 0 and not is_used then
+      local is_waited_for = account.full and account.is_shut
+      local has_rate_used = (account.next or 0) > tonumber(now_ms())
+      if account.count == 0 and not is_waited_for and not has_rate_used then
         emptied[#emptied + 1] = name
       elseif account.is_doubtful then
         lines[#lines + 1] = name
