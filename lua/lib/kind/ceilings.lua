@@ -88,8 +88,7 @@ end
 
 -- tokens_of: return how many units of a rate may start now.
 local function tokens_of(account)
-  local now = tonumber(now_ms())
-  local ahead = math.max(account.next or 0, now) - now
+  local ahead = math.max((account.next or 0) - now_ms(), 0)
   return math.floor(account.burst - ahead / account.interval + 1e-6)
 end
 

@@ -1030,8 +1030,7 @@ function counting()
     read_ceilings(names)
   end
   local function tokens_of(account)
-    local now = tonumber(now_ms())
-    local ahead = math.max(account.next or 0, now) - now
+    local ahead = math.max((account.next or 0) - now_ms(), 0)
     return math.floor(account.burst - ahead / account.interval + 1e-6)
   end
   local function room_in(name, asked, limit)
