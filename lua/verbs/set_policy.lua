@@ -9,7 +9,7 @@
 --   account has room again when enough of them have ended.
 -- ATOMICITY: the whole call.
 -- COMPLEXITY: O(ceilings + accounts)
---- @include kind/changing
+--- @include kind/policy
 --- @include cluster/wake
 
 -- read_rows: return an error reply or nil, and {account -> ceiling} of the rows.
@@ -27,47 +27,12 @@ local function read_rows()
   return refusal, ceilings
 end
 
--- count_changes: return how many ceilings differ, and the accounts among them.
-local function count_changes(before, ceilings)
-  local changes = {}
-  for name, text in pairs(ceilings) do
-    changes[#changes + 1] = before[name] ~= text and name or nil
-  end
-  for name in pairs(before) do
-    changes[#changes + 1] = not ceilings[name] and name or nil
-  end
-  return changes
-end
-
--- pairs_of: return the reply of HGETALL as a table; an empty table for a key of another type.
-local function pairs_of(words)
-  local values = {}
-  for i = 1, #words, 2 do
-    values[words[i]] = words[i + 1]
-  end
-  return values
-end
-
--- let_try: let each account that refused tasks, or whose ceiling has changed, be tried again.
-local function let_try(changes)
-  local names = {unpack(changes)}
-  for name in pairs(pairs_of(redis.pcall('HGETALL', accounts))) do
-    names[#names + 1] = name
-  end
-  read_accounts(names)
-  for _, name in ipairs(names) do
-    touch_account(name).full = false
-  end
-end
-
 local refusal, ceilings = read_rows()
 refusal = refusal or bad_counts(meta)
 if refusal then
   return refusal
 end
-local changes = count_changes(pairs_of(redis.pcall('HGETALL', policy)), ceilings)
-redis.call('DEL', policy)
-write_all('HSET', policy, flat(ceilings))
+local changes = replace_ceilings(ceilings)
 if #changes > 0 then
   let_try(changes)
   write_changes(meta, kinds, changed)

@@ -28,8 +28,10 @@ local function count_taken(kind, ids, first)
       account.entering[#account.entering + 1] = now
       account.entering[#account.entering + 1] = ids[i]
     end
-    account.count = account.count + size
-    add_amounts(account, share.asked, size)
+    if account.count then -- a tenant without a ceiling may have a damaged line
+      account.count = account.count + size
+      add_amounts(account, share.asked, size)
+    end
     if account.interval then
       local units = size * share.asked.units
       account.next = math.max(account.next or 0, now) + units * account.interval
@@ -113,7 +115,7 @@ end
 -- scheduler is to be woken: tasks of a new kind wait, or a full account has room.
 local function write_changes(meta, kinds, changed)
   if next(ACCOUNTS) then
-    in_full().write_accounts()
+    counting().write_accounts()
   end
   local has_new_kind = write_kinds(meta, kinds, changed)
   return has_new_kind or HAS_ROOM

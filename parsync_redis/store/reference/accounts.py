@@ -21,7 +21,7 @@ _RATE: Final = re.compile(r"rate=(\d+)/(\d+)(?: burst=(\d+))?")
 
 
 @dataclass(slots=True)
-class AccountLine:
+class KeptAccount:
     """What counts to an account.
 
     holders: id -> since when (ms). amounts: what they hold, in thousandths. next_ms: until when the
@@ -51,7 +51,7 @@ class AccountLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Ceiling:
+class KeptCeiling:
     """What an account may hold (thousandths), and the interval (ms) and the burst of a rate."""
 
     allowed: Mapping[str, int]
@@ -59,7 +59,7 @@ class Ceiling:
     burst: int = 1
 
     @classmethod
-    def of(cls, text: str) -> "Ceiling":
+    def of(cls, text: str) -> "KeptCeiling":
         """Read the text of a ceiling."""
         rate = _RATE.search(text)
         allowed = {
@@ -77,7 +77,7 @@ class Accounts:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.lines: dict[str, AccountLine] = {}
+        self.lines: dict[str, KeptAccount] = {}
         self.ceilings: dict[str, str] = {}
         self.touched: set[str] = set()
         self.has_room = False
@@ -88,11 +88,11 @@ class Accounts:
 
     def line(self, account: str) -> str:
         """Return 'HELD of CEILING', as a scheduler hears it."""
-        line = self.lines.get(account) or AccountLine()
+        line = self.lines.get(account) or KeptAccount()
         return f"{line.text} of {self.ceiling_text(account) or '-'}"
 
-    def _line(self, account: str) -> AccountLine:
-        return self.lines.setdefault(account, AccountLine())
+    def _line(self, account: str) -> KeptAccount:
+        return self.lines.setdefault(account, KeptAccount())
 
     def room(self, kind: str, limit: int) -> int:
         """Return how many tasks of a kind may be taken, `limit` at most."""
@@ -107,7 +107,7 @@ class Accounts:
         room = limit
         if text is None and not account.startswith("@"):
             room = 0
-        ceiling = Ceiling.of(text or "")
+        ceiling = KeptCeiling.of(text or "")
         for name, allowed in ceiling.allowed.items():
             if room > 0 and share.get(name):
                 room = min(room, (allowed - line.amounts.get(name, 0)) // share[name])
@@ -128,7 +128,7 @@ class Accounts:
             self.touched.add(account)
             line.holders[id] = self._world.now_ms
             line.add(share, 1)
-            ceiling = Ceiling.of(self.ceiling_text(account) or "")
+            ceiling = KeptCeiling.of(self.ceiling_text(account) or "")
             if ceiling.interval_ms:
                 begin = max(line.next_ms or 0, self._world.now_ms)
                 line.next_ms = begin + share["units"] // THOUSANDTHS * ceiling.interval_ms
@@ -144,7 +144,7 @@ class Accounts:
             self.has_room |= line.full
             line.full = False
             if undone and line.next_ms is not None:
-                ceiling = Ceiling.of(self.ceiling_text(account) or "")
+                ceiling = KeptCeiling.of(self.ceiling_text(account) or "")
                 line.next_ms -= share["units"] // THOUSANDTHS * ceiling.interval_ms
 
     def write(self) -> list[str]:

@@ -97,8 +97,13 @@ class Ending(Tasks):
             del self.expires[id]
             if task is None or task.state.final:
                 continue
-            if task.state in (PLACED, RUNNING):
-                self.expires[id] = now + EXPIRY_RECHECK_MS
+            has_run = task.state in (PLACED, RUNNING)
+            if has_run or (task.next is not None and not self._expired(task)):
+                # a line does not have its successor's expiry yet
+                recheck_ms = now + EXPIRY_RECHECK_MS
+                if task.expires_ms is not None and not has_run:
+                    recheck_ms = min(recheck_ms, task.expires_ms)
+                self.expires[id] = recheck_ms
             elif task.expires_ms is None:
                 continue
             elif not self._expired(task):
