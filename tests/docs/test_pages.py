@@ -13,7 +13,7 @@ import shlex
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from typer.testing import CliRunner
@@ -25,7 +25,7 @@ from parsync_redis.store.reads.schedulers import read_schedulers
 from tests.kit import REPO
 from tests.kit.blocks import FILE, RUN, asked, commands, files
 from tests.kit.documents import WRITE, Document
-from tests.kit.waiting import PATIENCE_S, run, until
+from tests.kit.waiting import run, until
 
 ADDRESS = "redis://127.0.0.1:6379/0"
 RUNNER = """
@@ -114,41 +114,27 @@ def until_up(env, names):
         until(lambda: len(read_schedulers(client.store)) == 2, "the schedulers")
 
 
-@pytest.fixture(scope="module")
-def with_devices(cluster):
-    """Yield the cluster with the node of docs/gpus.md."""
-    folder, env = cluster
-    with started("g1", line_of("docs/gpus.md", "celery", "gpu=0,1"), env, folder):
-        until_up(env, {"n1", "n2", "g1"})
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def shop(cluster):
-    """Yield the cluster with the node of docs/at-most-n.md."""
-    folder, env = cluster
-    with started("s1", line_of("docs/at-most-n.md", "celery", "shop"), env, folder):
-        with ParsyncClient.from_url(env["PARSYNC_URL"]) as client:
-            until(lambda: "s1" in {node.name for node in client.nodes()}, "s1 is up")
-        yield cluster
-
-
-@pytest.fixture
-def with_shop(shop):
-    """Return the cluster with the node of docs/at-most-n.md, without a policy."""
-    _, env = shop
-    with ParsyncClient.from_url(env["PARSYNC_URL"]) as client:
-        if client.policy().text:
-            client.apply_policy("", by="a test")
-    return shop
-
-
 NODES = {
-    "docs/gpus.md": "with_devices",
-    "docs/at-most-n.md": "with_shop",
-    "docs/share-a-cluster.md": "with_shop",
+    "docs/gpus.md": ("g1", "docs/gpus.md", "celery", "gpu=0,1"),
+    "docs/at-most-n.md": ("s1", "docs/at-most-n.md", "celery", "shop"),
+    "docs/share-a-cluster.md": ("s1", "docs/at-most-n.md", "celery", "shop"),
 }
-"""The fixture of a page whose tasks need a node of their own."""
+"""The node of a page whose tasks need one: its name, and words of the line that starts it."""
+
+
+@contextmanager
+def with_nodes(cluster, *pages):
+    """Let the cluster have the nodes of these pages, and no policy."""
+    folder, env = cluster
+    nodes = {NODES[page] for page in pages if page in NODES}
+    with ExitStack() as stack:
+        for name, *line in nodes:
+            stack.enter_context(started(name, line_of(*line), env, folder))
+        until_up(env, {"n1", "n2", *(name for name, *_ in nodes)})
+        with ParsyncClient.from_url(env["PARSYNC_URL"]) as client:
+            if client.policy().text:
+                client.apply_policy("", by="a test")
+        yield
 
 
 # -- console ---------------------------------------------------------------------------------------
@@ -180,7 +166,7 @@ def answer(line, shown, url):
     is_repeated = words[0] in READING and not WRITE
     if WRITE and words[0] in READING:
         time.sleep(2)
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + 60
     while True:
         output = CliRunner().invoke(app, words, env=given, catch_exceptions=False).output
         is_over = not is_repeated or time.monotonic() > deadline_s
@@ -190,20 +176,21 @@ def answer(line, shown, url):
 
 
 @pytest.mark.parametrize("page", [page for page in RUN if Document(page).blocks("console")])
-def test_the_console_blocks_show_what_the_commands_print(page, request, monkeypatch):
-    folder, env = request.getfixturevalue(NODES.get(page, "cluster"))
+def test_the_console_blocks_show_what_the_commands_print(page, cluster, monkeypatch):
+    folder, env = cluster
     monkeypatch.chdir(folder)
     for name in [name for name in os.environ if name.startswith("PARSYNC_")]:
         monkeypatch.delenv(name)
     document = Document(page)
     written = []
-    for block in document.blocks("console"):
-        told = ""
-        for line, shown in asked(block):
-            output = answer(line, shown, env["PARSYNC_URL"])
-            told += f"$ {line}\n{output}"
-            assert WRITE or shape(shown) == shape(output), f"{line} shows:\n{output}"
-        written.append((block, told))
+    with with_nodes(cluster, page):
+        for block in document.blocks("console"):
+            told = ""
+            for line, shown in asked(block):
+                output = answer(line, shown, env["PARSYNC_URL"])
+                told += f"$ {line}\n{output}"
+                assert WRITE or shape(shown) == shape(output), f"{line} shows:\n{output}"
+            written.append((block, told))
     if WRITE:
         document.replace(written)
 
@@ -217,8 +204,8 @@ def expected(code):
     return [re.escape(said).replace(r"\.\.\.", ".*") if said else None for _, said in found]
 
 
-def test_the_python_blocks_run_and_print_the_output_in_their_comments(with_devices, with_shop):
-    folder, env = with_shop
+def test_the_python_blocks_run_and_print_the_output_in_their_comments(cluster):
+    folder, env = cluster
     found = [
         (page, block)
         for page in RUN
@@ -230,9 +217,9 @@ def test_the_python_blocks_run_and_print_the_output_in_their_comments(with_devic
     ]
     codes = [block.text.replace(ADDRESS, env["PARSYNC_URL"]) for _, block in found]
     command = [sys.executable, "-c", RUNNER]
-    done = run(
-        command, input=json.dumps(codes), cwd=folder, env=env, stdout=subprocess.PIPE, text=True
-    )
+    given = json.dumps(codes)
+    with with_nodes(cluster, *NODES):
+        done = run(command, input=given, cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
     for (page, block), code, (out, error) in zip(
         found, codes, json.loads(done.stdout), strict=True
     ):
