@@ -164,6 +164,11 @@ def find_doubts(policy: Policy, offered: Iterable[tuple[str, int]] | None = None
         for name, entry in policy.tenants.items()
         if entry.order not in BUILT_IN_ORDERS
     ]
+    doubts += [
+        f"tenants.{name}.half_life is kept and not used yet: only what its tasks hold now counts"
+        for name, entry in policy.tenants.items()
+        if entry.half_life_s
+    ]
     if offered is None:
         return doubts
     amounts_offered = dict(offered)

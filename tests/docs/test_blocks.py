@@ -18,6 +18,7 @@ from parsync_redis.settings import RULES_TABLE, Settings, load_rules
 from tests.kit.blocks import (
     FILE,
     OWN_TESTS,
+    POLICY,
     RUN,
     all_pages,
     asked,
@@ -80,7 +81,8 @@ def test_the_pages_that_are_named_exist():
 
 def test_a_file_has_the_same_text_on_all_pages():
     assert {name for name, texts in files().items() if len(texts) > 1} == set()
-    assert {"proj.py", "train.py", "before.py", "after.py"} <= files().keys()
+    assert {"proj.py", "train.py", "before.py", "after.py", "shop.py"} <= files().keys()
+    assert {"limits.toml", "teams.toml"} <= files().keys()
 
 
 def test_a_python_block_compiles_and_imports_existing_names():
@@ -120,7 +122,7 @@ def test_a_settings_file_loads(tmp_path):
 
 
 def check_settings(block, folder):
-    if block in Document("docs/policy.md").blocks("toml"):
+    if POLICY.search(block.text):
         read_policy(block.text)
         return
     if any(block in Document(name).blocks("toml") for name in OTHER_TOML):
@@ -180,4 +182,5 @@ def test_a_wrong_line_is_found(text):
 
 def test_a_files_block_is_recognised_by_its_first_line():
     assert FILE.match("# proj.py\nimport os\n")
+    assert FILE.match("# teams.toml\n[tenants]\n")
     assert not FILE.match("import os\n# proj.py\n")

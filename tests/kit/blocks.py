@@ -23,7 +23,19 @@ from tests.kit.documents import Block, Document, command_of
 
 RUN = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("start", "your-own-app", "needs", "operate", "gpus")),
+    *(
+        f"docs/{name}.md"
+        for name in (
+            "start",
+            "your-own-app",
+            "needs",
+            "operate",
+            "gpus",
+            "at-most-n",
+            "share-a-cluster",
+            "coming-from-locks",
+        )
+    ),
 )
 """Pages whose Python and console blocks run, in this order."""
 
@@ -34,8 +46,11 @@ OWN_TESTS = {
 }
 """Pages whose blocks another test runs."""
 
-FILE = re.compile(r"# (\w+\.py)\n")
+FILE = re.compile(r"# (\w+\.(?:py|toml))\n")
 """The first line of a block that is a file."""
+
+POLICY = re.compile(r"^\[(tenants|limits)\b", re.MULTILINE)
+"""A line of a block of TOML that is a policy, and no settings file."""
 
 
 def all_pages() -> list[str]:

@@ -242,8 +242,16 @@ NOT_OURS = {
     "XDG_RUNTIME_DIR",
     "ssl_certfile",
     "ssl_keyfile",
+    "DuplicateTaskError",
+    "clear_locks",
+    "lock_expiry",
+    "raise_on_duplicate",
+    "unique_on",
+    "unlock_before_run",
 }
-"""Files of the user, names in examples, names of kombu, redis-py and the system."""
+"""Files of the user, names in examples, names of kombu, redis-py, celery-singleton, celery-once and
+the system.
+"""
 
 
 def code_spans(name):
