@@ -253,3 +253,7 @@ def test_a_guarantee_that_the_nodes_cannot_give_is_a_doubt():
     assert "at_least of tenants adds up to gpu=40; the nodes have 32" in doubts
     assert any("tenants.b.order is mine" in doubt for doubt in doubts)
     assert find_doubts(Policy(), [("gpu", 0)]) == []
+    aged = read_policy('[tenants.a]\nhalf_life = "30m"')
+    assert find_doubts(aged) == [
+        "tenants.a.half_life is kept and not used yet: only what its tasks hold now counts"
+    ]
