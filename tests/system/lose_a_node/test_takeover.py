@@ -132,22 +132,6 @@ def test_a_killed_leader_costs_no_task_and_another_keeps_and_repairs(
     rig.schedulers(1)
 
 
-def test_a_worker_and_the_leader_killed_at_once_cost_no_task(
-    rig: Rig, record_property: Record
-) -> None:
-    ids = load(rig, "both")
-    for name in ("n2", rig.until(lambda: leader(rig), "there is a leader")):
-        rig.stack.kill(name)
-    killed_s = time.monotonic()
-    rig.until(lambda: rig.node("n2").state == "down", "another leader gave n2 up")
-    rig.until(
-        lambda: not [x for x in rig.leases() if x.place.node == "n2"],
-        "its slots are free of leases",
-    )
-    report(record_property, "both_repaired", killed_s)
-    assert all_done_and_none_twice(rig, ids) <= 2
-
-
 def submit_sole(
     rig: Rig, folder: Path, name: str, n: int, at_once: int, **kwargs: Any
 ) -> list[str]:
@@ -222,3 +206,19 @@ def test_a_damaged_limit_is_never_exceeded_and_tasks_flow_again(
     assert read_units(tmp_path).overruns == []
     rig.until_idle()
     assert not rig.state.exists(keys.queue("accounts"), holders)
+
+
+def test_a_worker_and_the_leader_killed_at_once_cost_no_task(
+    rig: Rig, record_property: Record
+) -> None:
+    ids = load(rig, "both")
+    for name in ("n2", rig.until(lambda: leader(rig), "there is a leader")):
+        rig.stack.kill(name)
+    killed_s = time.monotonic()
+    rig.until(lambda: rig.node("n2").state == "down", "another leader gave n2 up")
+    rig.until(
+        lambda: not [x for x in rig.leases() if x.place.node == "n2"],
+        "its slots are free of leases",
+    )
+    report(record_property, "both_repaired", killed_s)
+    assert all_done_and_none_twice(rig, ids) <= 2
