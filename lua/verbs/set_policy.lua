@@ -2,11 +2,12 @@
 -- KEYS: meta kinds changed
 -- ALSO: accounts policy holders:
 -- ARGV: count channel (account text)*
---   account: an account, or a pattern; text: its ceiling, see lib/kind/ceilings.lua
+--   account: an account, or a pattern; text: its ceiling, see lib/kind/ceilings.lua; behind it
+--     ' shards=N' if the queue has several shards
 -- RETURNS: how many ceilings are new, changed or gone
 -- ERRORS: PSARGS
 -- INVARIANT: tasks that count to an account go on when its ceiling falls below what they hold; the
---   account has room again when enough of them have ended.
+--   account has room again when enough of them have ended. Allotments stay as they are.
 -- ATOMICITY: the whole call.
 -- COMPLEXITY: O(ceilings + accounts)
 --- @include kind/changing
@@ -48,6 +49,18 @@ local function pairs_of(words)
   return values
 end
 
+-- split_fields: return the ceilings, and the fields that begin with '=' or '#', which are about the
+-- allotments of this shard (lib/kind/allotments.lua) and stay.
+local function split_fields(fields)
+  local ceilings = {}
+  local allotments = {}
+  for name, text in pairs(fields) do
+    local values = string.find(name, '^[=#]') and allotments or ceilings
+    values[name] = text
+  end
+  return ceilings, allotments
+end
+
 -- let_try: let each account that refused tasks, or whose ceiling has changed, be tried again.
 local function let_try(changes)
   local names = {unpack(changes)}
@@ -65,9 +78,11 @@ refusal = refusal or bad_counts(meta)
 if refusal then
   return refusal
 end
-local changes = count_changes(pairs_of(redis.pcall('HGETALL', policy)), ceilings)
+local before, allotments = split_fields(pairs_of(redis.pcall('HGETALL', policy)))
+local changes = count_changes(before, ceilings)
 redis.call('DEL', policy)
 write_all('HSET', policy, flat(ceilings))
+write_all('HSET', policy, flat(allotments))
 if #changes > 0 then
   let_try(changes)
   write_changes(meta, kinds, changed)

@@ -26,6 +26,11 @@ _CEILING_AMOUNT: Final = re.compile(
 )
 
 
+def read_amounts(text: str) -> dict[str, int]:
+    """Return the amounts of a line by name, in thousandths; other words are left out."""
+    return {name: read_amount(amount) for name, amount in _CEILING_AMOUNT.findall(text)}
+
+
 @dataclass(frozen=True, slots=True)
 class AccountLine:
     """What the holders of an account hold.
@@ -49,9 +54,7 @@ class AccountLine:
         match = _HELD_LINE.fullmatch(text.partition(" of ")[0] or "n=0")
         if match is None:
             return cls(is_damaged=True)
-        amounts = {
-            name: read_amount(amount) for name, amount in _CEILING_AMOUNT.findall(match["amounts"])
-        }
+        amounts = read_amounts(match["amounts"])
         return cls(int(match["count"]), amounts, float(match["next"]) if match["next"] else None)
 
     @property
@@ -89,11 +92,8 @@ class Ceiling:
     def of(cls, text: str) -> "Ceiling":
         """Read the text of a ceiling; '' and '-' are none."""
         rate = _CEILING_RATE.search(text)
-        amounts = {
-            name: read_amount(amount)
-            for name, amount in _CEILING_AMOUNT.findall(text)
-            if name != "burst"
-        }
+        amounts = read_amounts(text)
+        amounts.pop("burst", None)
         if rate is None:
             return cls(amounts)
         return cls(amounts, StartRate(int(rate[1]), int(rate[2])), int(rate[3] or 1))

@@ -5,7 +5,7 @@ lua/lib/kind/accounts.lua, ceilings.lua and changing.lua do the same.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import floor
 from typing import Final
 
@@ -57,6 +57,8 @@ class Ceiling:
     allowed: Mapping[str, int]
     interval_ms: float = 0.0
     burst: int = 1
+    least_interval_ms: float = 0.0
+    divided: bool = False
 
     @classmethod
     def of(cls, text: str) -> "Ceiling":
@@ -65,11 +67,27 @@ class Ceiling:
         allowed = {
             name: read_amount(amount)
             for name, amount in _CEILING_WORD.findall(text)
-            if name not in ("rate", "burst")
+            if name not in ("rate", "burst", "shards")
         }
+        divided = " shards=" in text
         if rate is None:
-            return cls(allowed)
-        return cls(allowed, int(rate[2]) / int(rate[1]), int(rate[3] or 1))
+            return cls(allowed, divided=divided)
+        interval_ms = int(rate[2]) / int(rate[1])
+        return cls(allowed, interval_ms, int(rate[3] or 1), interval_ms, divided)
+
+    def part(self, allotment: str | None) -> "Ceiling":
+        """Return what an allotment leaves of the ceiling."""
+        parts = dict(_CEILING_WORD.findall(allotment or ""))
+        burst = min(self.burst, int(parts.get("burst", 0)))
+        return replace(
+            self,
+            allowed={
+                name: min(size, read_amount(parts.get(name, "0")))
+                for name, size in self.allowed.items()
+            },
+            interval_ms=self.interval_ms * self.burst / (burst or self.burst),
+            burst=burst,
+        )
 
 
 class Accounts:
@@ -79,6 +97,8 @@ class Accounts:
         self._world = world
         self.lines: dict[str, AccountLine] = {}
         self.ceilings: dict[str, str] = {}
+        self.allotments: dict[str, str] = {}
+        self.seal = ""
         self.touched: set[str] = set()
         self.has_room = False
 
@@ -86,10 +106,57 @@ class Accounts:
         """Return the ceiling of an account, None without one."""
         return self.ceilings.get(account, self.ceilings.get(pattern_of(account)))
 
+    def _ceiling(self, account: str) -> Ceiling:
+        """Return what the account may hold in this shard."""
+        ceiling = Ceiling.of(self.ceiling_text(account) or "")
+        return ceiling.part(self.allotments.get(account)) if ceiling.divided else ceiling
+
     def line(self, account: str) -> str:
         """Return 'HELD of CEILING', as a scheduler hears it."""
         line = self.lines.get(account) or AccountLine()
-        return f"{line.text} of {self.ceiling_text(account) or '-'}"
+        return f"{line.text} of {self._own_text(account)}"
+
+    def _own_text(self, account: str) -> str:
+        text = self.ceiling_text(account) or "-"
+        own = self._ceiling(account)
+        if not own.divided:
+            return text
+        words = {name: f"{name}={amount_text(amount)}" for name, amount in own.allowed.items()}
+        if rate := _RATE.search(text):
+            words["burst"] = f"burst={own.burst}"
+            whole = int(rate[3] or 1)
+            words["rate"] = f"rate={max(1, int(rate[1]) * own.burst)}/{int(rate[2]) * whole}"
+        names = re.findall(r"([a-z][a-z0-9_.]*)=", text.partition(" shards=")[0])
+        return " ".join(words[name] for name in names)
+
+    def allot(
+        self, seal: str, salt: str, rows: Iterable[tuple[str, str, str]]
+    ) -> tuple[str, list[str]] | None:
+        """Write allotments; return the seal and the accounts to tell of, None for another seal."""
+        if seal not in ("", self.seal):
+            return None
+        names = []
+        for account, text, _ in rows:
+            names.append(account)
+            self.allotments.pop(account, None)
+            if text:
+                self.allotments[account] = text
+        for account, _, next_ms in rows:
+            line = self._line(account)
+            self.touched.add(account)
+            if next_ms:
+                line.full = False
+                if self._ceiling(account).interval_ms:
+                    line.next_ms = max(line.next_ms or 0.0, float(next_ms))
+        if names or not seal:
+            self.seal = f"{int(self.seal.partition('.')[0] or 0) + 1}.{salt}"
+        return self.seal, names or sorted(self.allotments)
+
+    def allotment_words(self, account: str) -> list[str]:
+        """Return what `allot` tells of an account: ceiling, allotment and line."""
+        line = self.lines.get(account) or AccountLine()
+        text = line.text + (" full" if line.full else "")
+        return [self.ceiling_text(account) or "-", self.allotments.get(account, ""), text]
 
     def _line(self, account: str) -> AccountLine:
         return self.lines.setdefault(account, AccountLine())
@@ -107,18 +174,22 @@ class Accounts:
         room = limit
         if text is None and not account.startswith("@"):
             room = 0
-        ceiling = Ceiling.of(text or "")
+        ceiling = self._ceiling(account)
         for name, allowed in ceiling.allowed.items():
             if room > 0 and share.get(name):
                 room = min(room, (allowed - line.amounts.get(name, 0)) // share[name])
-        if room < limit and not line.full:
-            line.full = True
-            self.touched.add(account)
+        is_full = room < limit
         if room > 0 and ceiling.interval_ms:
             now = self._world.now_ms
             ahead = max(line.next_ms or 0, now) - now
             tokens = floor(ceiling.burst - ahead / ceiling.interval_ms + 1e-6)
             room = min(room, tokens * THOUSANDTHS // share["units"])
+            is_full |= ceiling.divided and room < limit
+        if is_full and not line.full:
+            line.full = True
+            self.touched.add(account)
+        if line.full and ceiling.divided:
+            self.allotments.setdefault(account, "0")
         return max(room, 0)
 
     def enter(self, kind: str, id: str) -> None:
@@ -128,7 +199,7 @@ class Accounts:
             self.touched.add(account)
             line.holders[id] = self._world.now_ms
             line.add(share, 1)
-            ceiling = Ceiling.of(self.ceiling_text(account) or "")
+            ceiling = self._ceiling(account)
             if ceiling.interval_ms:
                 begin = max(line.next_ms or 0, self._world.now_ms)
                 line.next_ms = begin + share["units"] // THOUSANDTHS * ceiling.interval_ms
@@ -144,8 +215,8 @@ class Accounts:
             self.has_room |= line.full
             line.full = False
             if undone and line.next_ms is not None:
-                ceiling = Ceiling.of(self.ceiling_text(account) or "")
-                line.next_ms -= share["units"] // THOUSANDTHS * ceiling.interval_ms
+                least_ms = self._ceiling(account).least_interval_ms
+                line.next_ms -= share["units"] // THOUSANDTHS * least_ms
 
     def write(self) -> list[str]:
         """End a script: forget accounts that nothing counts to. Returns the touched accounts."""
