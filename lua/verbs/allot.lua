@@ -9,7 +9,7 @@
 --     rate of the account is used up in any shard, or '0'; '' for one that is not raised
 -- RETURNS: {seal, now_ms, (account, ceiling, allotment, line)*}, of the accounts of the rows; of
 --   all accounts with an allotment if there are no rows. {''} if the shard has another seal
---   ceiling: as `policy` has it; line: as `accounts` has it, or 'damaged'
+--   ceiling: undivided; line: as it is stored, or 'damaged'
 -- ERRORS: PSARGS
 -- INVARIANT: an allotment changes only by a call that knows the seal. The seal changes with each
 --   call that has rows or seals. So a call that comes late or twice, or from an earlier leader,
@@ -37,29 +37,10 @@ local function bad_rows()
   return refusal
 end
 
--- new_seal: return the seal that follows, a number and the salt of the call.
-local function new_seal(seal)
-  local number = tonumber(string.match(seal, '^(%d+)%.') or '0') or 0
-  return string.format('%d.%s', number + 1, args.salt)
-end
-
--- list_allotted: put all accounts with an allotment into NAMES.
-local function list_allotted()
-  local fields = redis.call('HGETALL', KEY.policy)
-  for i = 1, #fields, 2 do
-    NAMES[#NAMES + 1] = string.match(fields[i], '^=([@%w][%w_.:@+/-]*)$')
-  end
-  table.sort(NAMES)
-end
-
 -- write_rows: write the allotments of the rows. An account that may hold more is tried again.
 local function write_rows()
   for _, row in rows() do
-    if row.text == '' then
-      redis.call('HDEL', KEY.policy, '=' .. row.account)
-    else
-      redis.call('HSET', KEY.policy, '=' .. row.account, row.text)
-    end
+    write_allotment(row.account, row.text)
   end
   read_ceilings(NAMES)
   for _, row in rows() do
@@ -102,18 +83,16 @@ local refusal = bad_counts(meta) or bad_rows()
 if refusal then
   return refusal
 end
-redis.call('HDEL', KEY.policy, '') -- deletes nothing; see docs/decisions/0015
-local seal = redis.call('HGET', KEY.policy, '#seal') or ''
+local seal = read_seal()
 if args.seal ~= '' and args.seal ~= seal then
   return {''}
 end
 if #NAMES > 0 or args.seal == '' then
-  seal = new_seal(seal)
-  redis.call('HSET', KEY.policy, '#seal', seal)
+  seal = write_seal(seal, args.salt)
   write_rows()
 end
 if #NAMES == 0 then
-  list_allotted()
+  NAMES = allotted_accounts()
 end
 local reply = tell_allotments(seal)
 write_changes(meta, kinds, changed)

@@ -140,7 +140,7 @@ if noted then
   in_full().note_ends(noted)
 end
 if counted then
-  in_full().leave_ended(counted, #reports == 0 and args.channel)
+  counting().leave_ended(counted, #reports == 0 and args.channel)
 end
 if #reports > 0 then
   return in_full().accept_outcomes(reports, ends, args.retention_s, args.channel)

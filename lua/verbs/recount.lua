@@ -24,16 +24,14 @@ if args.how == 'repair' then
   -- This HDEL deletes nothing: a full server allows a script that begins with HDEL, see
   -- docs/decisions/0015.
   redis.call('HDEL', taken, '')
-  if bad_type(KEY.accounts, 'hash') then
-    redis.call('DEL', KEY.accounts)
-  end
+  drop_unreadable()
 end
 local words = {}
 for i, row in rows() do
-  local is_sound, count, strays = is_sound_account(row.account)
+  local is_sound, summary, strays = is_sound_account(row.account)
   words[i] = is_sound and 'sound' or 'counted'
   if not is_sound and args.how == 'repair' then
-    count_anew(row.account, count, strays)
+    count_anew(row.account, summary, strays)
   end
 end
 if args.how == 'repair' and write_changes(meta, kinds, changed) then

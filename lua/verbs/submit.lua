@@ -90,16 +90,16 @@ local function judge_row(i, id, kind)
 end
 
 -- create_task: note a new task with its line and its message, and let it wait.
-local function create_task(i, id, kind, message)
-  local options = options_of[i]
+local function create_task(id, kind, message, options, is_known)
   local due
   local kept = '-'
+  LAST_VERSION = LAST_VERSION + 1
+  local position = kind.base + LAST_VERSION
   if options then
-    due, kept = in_full().timing(id, options, known[i])
+    due, kept, position = in_full().timing(id, options, is_known, position)
   end
   local size = #LINES
-  local number = COUNTED.submitted + size / 2 + 1
-  local position = kind.base + number
+  local life = COUNTED.submitted + size / 2 + 1
   local order = string.format('%d', position)
   local now = now_ms()
   if not due then
@@ -108,7 +108,7 @@ local function create_task(i, id, kind, message)
   CREATED[id] = true
   LINES[size + 1] = id
   LINES[size + 2] =
-    string.format('0@%d %s %s %s %s %s', number, order, due or now, now, kept, kind.kind)
+    string.format('0@%d %s %s %s %s %s', life, order, due or now, now, kept, kind.kind)
   MESSAGES[size + 1] = id
   MESSAGES[size + 2] = message
 end
@@ -127,7 +127,7 @@ local function submit_rows()
       reply[#reply + 1] = i
       reply[#reply + 1] = word
     else
-      create_task(i, id, kind, row.message)
+      create_task(id, kind, row.message, options_of[i], known[i])
     end
   end
   return reply

@@ -63,7 +63,7 @@ local function read_asked()
     end
   end
   if #COUNTED_KINDS > 0 then
-    in_full().read_accounts_of(COUNTED_KINDS)
+    counting().read_accounts_of(COUNTED_KINDS)
   end
 end
 
@@ -92,11 +92,11 @@ local function write_tasks(has_due)
   local due_lines = has_due and in_full().enter_due()
   read_lines(kinds)
   if #COUNTED_KINDS > 0 then
-    in_full().list_accounts()
+    counting().list_accounts()
   end
   announce(changed)
   if #COUNTED_KINDS > 0 then
-    in_full().write_holders()
+    counting().write_holders()
   end
   if #TOUCHED == 0 then
     redis.call('ZADD', changed, 'XX', 0, '') -- changes nothing, but a full server refuses the call
@@ -134,6 +134,6 @@ local version, anew, more, changes = changes_since(kinds, changed, args.since, a
 note_waiting(args.channel, meta, waiters, args.scheduler, args.waits)
 due_ms = has_due and next_due() or due_ms
 if #COUNTED_KINDS > 0 then
-  due_ms = in_full().tell_accounts(changes, COUNTED_KINDS, due_ms)
+  due_ms = counting().tell_accounts(changes, COUNTED_KINDS, due_ms)
 end
 return {version, now_ms(), due_ms, anew, more, changes, GIVEN}

@@ -31,7 +31,7 @@ from ..store.scripts import calls
 from ..store.store import Store
 from .audit import audit
 from .damage import check_damage
-from .primary_checks import check_primaries, read_settings
+from .primary_checks import check_primaries, judge_clocks, read_clocks, read_settings
 from .server_checks import (
     Check,
     Level,
@@ -109,6 +109,8 @@ def _checks(
         f"{settings.cluster}: partitions={config.partitions} shards={config.shards} "
         f"gap_s={config.gap_s:g} lease_s={config.lease_s:g}",
     )
+    if store.several:
+        yield from judge_clocks(read_clocks(store), config.gap_s)
     schedulers = read_schedulers(store)
     yield from judge_schedulers(schedulers, refusals)
     yield judge_subscribers(

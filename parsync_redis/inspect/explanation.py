@@ -13,6 +13,7 @@ from ..model.explanation import Choice, Explanation, Forecast, Holding, NodeClas
 from ..model.ids import encode_id, readable
 from ..model.kind import Kind, split_kind
 from ..model.needs import Resources, are_needs
+from ..model.order import ORDERS_OF_PRIORITY, PATIENCE_MS, order_of
 from ..model.status import TaskStatus
 from ..model.task import FINAL, TaskState
 from ..placement.account_reasons import account_shown
@@ -48,12 +49,6 @@ MOST_RIVALS: Final = 10
 NOT_COUNTED: Final = (
     "the tasks before it are not counted: their kinds and the nodes are too many to compare"
 )
-
-_BLOCK: Final = 10**12
-"""An order is (9 - priority) * _BLOCK + the number of the submission."""
-
-LAST_NUMBER: Final = _BLOCK - 1
-"""The largest number of a submission: such a task is the last of its priority."""
 
 
 def explain_task(store: Store, id: str) -> Explanation:
@@ -93,7 +88,8 @@ def explain_plan(
         tenant=tenant,
         limits=limits,
     )
-    return _Explainer(store).explain(task, (9 - priority) * _BLOCK + LAST_NUMBER)
+    explainer = _Explainer(store)
+    return explainer.explain(task, order_of(priority, 100 * (explainer.now_ms + PATIENCE_MS)))
 
 
 def choices_of(store: Store, ids: Sequence[str]) -> list[Choice | None]:
@@ -140,6 +136,7 @@ class _Explainer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._reading = ClusterReading(store)
+        self.now_ms = self._reading.now_ms
         self._times = read_times(store)
         self._names: dict[str, str] = {}  # id -> name of the tasks that hold slots
 
@@ -172,7 +169,7 @@ class _Explainer:
         alike = sum(count for _, kind, count in before if kind.needs == task.needs)
         if overtaking:
             go_first = "1 task goes" if overtaking == 1 else f"{overtaking:,} tasks go"
-            why += f"; {go_first} first that came later, by a higher priority than {task.priority}"
+            why += f"; {go_first} first only by a higher priority than {task.priority}"
         start: Forecast | str = NOT_COUNTED if able else "no node could hold it"
         if able and position is not None:
             start = self._forecast(waiting, before, task)
@@ -241,11 +238,11 @@ class _Explainer:
     def _position(
         self, order: int, nodes: Sequence[NodeFacts]
     ) -> tuple[list[tuple[str, Kind, int]], int] | None:
-        """Return the waiting tasks before a task, and how many of them were submitted later.
+        """Return the waiting tasks before a task, and how many go first only by their priority.
 
         The waiting tasks are (key, kind, count) by kind and shard. Only tasks count that could be
-        placed on one of `nodes`, the nodes that fit the task. Tasks that were submitted later are
-        before the task if their priority is higher. Returns None if the count costs too much.
+        placed on one of `nodes`, the nodes that fit the task. A task goes first only by its
+        priority if it should start later. Returns None if the count costs too much.
         """
         lines = [
             (shard, split_kind(kind), line)
@@ -255,7 +252,7 @@ class _Explainer:
         rivals = self._reading.competing({kind for _, kind, _ in lines}, nodes)
         if rivals is None:
             return None
-        priority, number = divmod(order, _BLOCK)
+        priority, start_by = divmod(order, ORDERS_OF_PRIORITY)
         before: list[tuple[str, Kind]] = []
         counts_before: list[tuple[Any, ...]] = []
         counts_later: list[tuple[Any, ...]] = []
@@ -265,9 +262,10 @@ class _Explainer:
             key = self._store.keys.pending(kind.text, shard)
             before.append((key, kind))
             counts_before.append(("zcount", key, "-inf", f"({order}"))
-            blocks = [block * _BLOCK for block in range(line.first // _BLOCK, priority)]
             counts_later += [
-                ("zcount", key, f"({block + number}", f"({block + _BLOCK}") for block in blocks
+                ("zcount", key, f"({first + start_by}", f"({first + ORDERS_OF_PRIORITY}")
+                for higher in range(line.first // ORDERS_OF_PRIORITY, priority)
+                for first in [higher * ORDERS_OF_PRIORITY]
             ]
         counts = self._store.pipe([*counts_before, *counts_later]) if counts_before else []
         counted = [

@@ -3,6 +3,7 @@
 A check concerns the tags, the load, the memory, the replicas or the settings of a primary.
 """
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -67,6 +68,38 @@ def check_primaries(store: Store) -> Iterator[Check]:
                 for check in server_checks
                 if check.level != "ok"
             )
+
+
+def read_clocks(store: Store) -> dict[str, tuple[float, float]]:
+    """Return each primary's clock less this process's monotonic clock: (least, most) seconds."""
+    clocks = {}
+    for address, server in store.servers().items():
+        if server is None:
+            continue  # check_primaries names it
+        before_s = time.monotonic()
+        try:
+            seconds, microseconds = server.read("time")
+        except ParsyncError:
+            continue
+        server_s = int(seconds) + int(microseconds) / 1e6
+        clocks[address] = (server_s - time.monotonic(), server_s - before_s)
+    return clocks
+
+
+def judge_clocks(clocks: Mapping[str, tuple[float, float]], gap_s: float) -> Iterator[Check]:
+    """Warn of primaries whose clock is half a gap or more ahead of the slowest primary's clock.
+
+    clocks: see `read_clocks`. A difference that the answers' delays may explain is none.
+    """
+    slowest = min(clocks, key=lambda address: clocks[address][1], default="")
+    for address, (least_s, _) in clocks.items():
+        ahead_s = least_s - clocks[slowest][1]
+        if ahead_s >= gap_s / 2:
+            text = (
+                f"{address}: its clock is {ahead_s:.2f} s ahead of that of {slowest}: so much "
+                "later go the tasks that were submitted to its shards"
+            )
+            yield Check("clocks", "warn", text, "have NTP set the clocks of all primaries")
 
 
 def _away(store: Store, address: str, why: str) -> Check:

@@ -39,6 +39,8 @@ class AccountLine:
     amounts: by name, `units` of a limit, `slots` and resources of a tenant, in thousandths.
     next_ms: until when (server time) the rate of a limit is used up, as GCRA counts; None if no
         task started lately.
+    is_full: whether a take has refused tasks because of the account; a scheduler is told so only in
+        one of several shards.
     is_damaged: whether the line cannot be read: the account has room for nothing until the leader
         has counted its holders.
     """
@@ -47,6 +49,7 @@ class AccountLine:
     amounts: Mapping[str, int] = field(default_factory=dict)
     next_ms: float | None = None
     is_damaged: bool = False
+    is_full: bool = False
 
     @classmethod
     def of(cls, text: str) -> "AccountLine":
@@ -55,7 +58,8 @@ class AccountLine:
         if match is None:
             return cls(is_damaged=True)
         amounts = read_amounts(match["amounts"])
-        return cls(int(match["count"]), amounts, float(match["next"]) if match["next"] else None)
+        next_ms = float(match["next"]) if match["next"] else None
+        return cls(int(match["count"]), amounts, next_ms, is_full=bool(match["full"]))
 
     @property
     def units(self) -> int:
@@ -73,6 +77,7 @@ class AccountLine:
             amounts,
             max(moments, default=None),
             self.is_damaged or of_shard.is_damaged,
+            self.is_full or of_shard.is_full,
         )
 
 
@@ -82,11 +87,13 @@ class Ceiling:
 
     amounts: by name, in thousandths; a name that is missing has no bound.
     rate, burst: how often units of a limit may start; None for any rate.
+    is_divided: whether the queue has several shards, each with a part (model/allotment.py).
     """
 
     amounts: Mapping[str, int] = field(default_factory=dict)
     rate: StartRate | None = None
     burst: int = 0
+    is_divided: bool = False
 
     @classmethod
     def of(cls, text: str) -> "Ceiling":
@@ -94,9 +101,11 @@ class Ceiling:
         rate = _CEILING_RATE.search(text)
         amounts = read_amounts(text)
         amounts.pop("burst", None)
+        is_divided = bool(amounts.pop("shards", 0))
         if rate is None:
-            return cls(amounts)
-        return cls(amounts, StartRate(int(rate[1]), int(rate[2])), int(rate[3] or 1))
+            return cls(amounts, is_divided=is_divided)
+        start_rate = StartRate(int(rate[1]), int(rate[2]))
+        return cls(amounts, start_rate, int(rate[3] or 1), is_divided)
 
     def used(self, line: AccountLine, now_ms: float) -> int:
         """Return how many units of the burst are used up now."""

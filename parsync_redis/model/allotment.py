@@ -38,25 +38,23 @@ class ShardPart:
     """What an account may hold in a shard, and holds.
 
     ceiling: as the policy has it, undivided; None if the policy has none, or does not divide it.
-    is_listed: whether the shard has an allotment, perhaps of nothing. full: tasks were refused.
+    is_listed: whether the shard has an allotment, perhaps of nothing.
     """
 
     ceiling: Ceiling | None
     allotted: Amounts
     line: AccountLine
     is_listed: bool
-    full: bool
 
     @classmethod
     def of(cls, ceiling: str, allotted: str, line: str) -> "ShardPart":
         """Read what `allot` tells."""
-        divided = SHARDS_WORD in ceiling
+        whole = Ceiling.of(ceiling)
         return cls(
-            Ceiling.of(ceiling.partition(SHARDS_WORD)[0]) if divided else None,
+            whole if whole.is_divided else None,
             read_amounts(allotted),
             AccountLine.of(line),
             bool(allotted),
-            line.endswith(" full"),
         )
 
     def may_hold(self, name: str) -> int:

@@ -18,6 +18,7 @@ from .account import Account, are_accounts, limits_of, tenant_accounts
 from .ids import shown
 from .needs import are_needs
 from .options import Strategy
+from .order import priority_of
 from .text import KIND_LINE, TASK_NAME
 
 _STRATEGIES: Final = frozenset(Strategy)
@@ -99,11 +100,8 @@ class KindLine:
 
     @property
     def priority(self) -> int:
-        """Return the priority of the kind's first task, 0 to 9.
-
-        An order is (9 - priority) * 10^12 + the number of the submission.
-        """
-        return 9 - min(self.first // 10**12, 9)
+        """Return the priority of the kind's first task, 0 to 9."""
+        return priority_of(self.first)
 
     def with_shard(self, of_shard: "KindLine") -> "KindLine":
         """Return the sum of this line and the line of the same kind in another shard."""

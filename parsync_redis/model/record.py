@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from .ids import readable
+from .order import priority_of
 from .place import Place
 from .task import Submission
 
 _TASK_LINE: Final = re.compile(
-    r"(?P<mark>\+?)(?P<takes>\d{1,9})@(?P<life>\d{1,15}) (?P<order>\d{1,15}) (?P<ready>\d{1,15}) "
+    r"(?P<mark>\+?)(?P<takes>\d{1,9})@(?P<life>\d{1,15}) (?P<order>\d{1,16}) (?P<ready>\d{1,15}) "
     r"(?P<submitted>\d{1,15}) (?P<options>\S+) (?P<kind>\S+ slots=\d.*)",
     re.ASCII,
 )
@@ -61,11 +62,8 @@ class TaskLine:
 
     @property
     def priority(self) -> int:
-        """Return the priority, 0 to 9.
-
-        An order is (9 - priority) * 10^12 + the submission's number.
-        """
-        return 9 - min(self.order // 10**12, 9)
+        """Return the priority, 0 to 9."""
+        return priority_of(self.order)
 
     def number(self, option: str) -> int | None:
         """Return a stored option as a number; None if the line lacks the option."""
@@ -161,6 +159,7 @@ def options_text(task: Submission) -> str:
     if (
         task.delay_ms is None
         and task.expiry_ms is None
+        and task.start_ms is None
         and not (task.after or task.publication or options.wait_for_capacity or options.max_starts)
         and options.avoid_last
     ):
@@ -168,6 +167,7 @@ def options_text(task: Submission) -> str:
     words = (
         ("delay", task.delay_ms),
         ("expiry", task.expiry_ms),
+        ("start", task.start_ms),
         ("max", options.max_starts),
         ("any", None if options.avoid_last else 1),
         ("wait", 1 if options.wait_for_capacity else None),

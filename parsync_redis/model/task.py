@@ -104,6 +104,8 @@ class Submission(NamedTuple):
     expiry_ms: how long after the submit the task expires.
     after: '' or the running attempt that submits the successor under the same id.
     publication: '' if an id is one task for ever, else the name of this publish of the id.
+    start_ms: how long after the submit the task should start, at most a day before the submit or a
+        year after it; None for the usual patience.
     """
 
     id: str
@@ -114,6 +116,7 @@ class Submission(NamedTuple):
     after: str = ""
     expiry_ms: int | None = None
     publication: str = ""
+    start_ms: int | None = None
 
     @property
     def kind(self) -> Kind:

@@ -34,7 +34,7 @@ VIEW_RIGHTS: Final[CommandsByKind] = {
     ":schedulers": "hgetall",
     ":stats": "hgetall pttl",
     ":streaks": "hgetall",
-    ":times": "hgetall",
+    ":times": "hgetall hmget",
     "p:alive": "hgetall",
     "p:free": "get",
     "p:left": "hgetall",
@@ -247,7 +247,7 @@ SCRIPTS_BY_ROLE: Final[Mapping[Role, str]] = {
     Role.CLIENT: "cancel read_tasks submit",
     Role.WORKER: "cancel deal_node finish forget_node learn_times repair_partition offer quarantine read_tasks reclaim "
     "register_node release renew report_failures requeue ring set_node start submit",
-    Role.SCHEDULER: "align book cancel commit configure deal_node discard expire forget_node look_at_nodes look_over "
+    Role.SCHEDULER: "book cancel commit configure deal_node discard expire fix_shards forget_node look_at_nodes look_over "
     "note_choices repair_kind repair_offers repair_partition repair_queue repair_task restore set_reason "
     "record_loss offer purge quarantine read_partition read_tasks reclaim release renew_scheduler "
     "report_failures requeue revive rotate set_node confirm take give_back set_policy allot recount "

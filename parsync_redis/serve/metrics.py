@@ -200,7 +200,7 @@ def _waiting(survey: Survey) -> Iterator[Metric]:
     ages = {
         name: max(0.0, (survey.now_ms - ms) / 1000) for name, ms in sorted(survey.oldest_ms.items())
     }
-    about = "Time since the waiting task that was submitted first could have been placed"
+    about = "Time since the waiting task that should start first could have been placed"
     yield _gauge("parsync_oldest_waiting_seconds", about, max(ages.values(), default=0.0))
     yield _gauges("parsync_oldest_waiting_by_name_seconds", f"{about}, by name", "name", ages)
     yield _gauge("parsync_delayed_tasks", "Tasks that are not due yet", survey.counts.later)

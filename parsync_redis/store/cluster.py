@@ -15,7 +15,7 @@ from .repair.quarantine import quarantine
 from .scripts.calls import Call
 from .store import Store
 
-LAYOUT_VERSION: Final = "9"
+LAYOUT_VERSION: Final = "10"
 """Version of the layout of keys and scripts: a cluster's processes must have the same."""
 
 DEFAULT_PARTITIONS: Final = 8
@@ -83,9 +83,9 @@ def _create(store: Store, settings: Settings) -> dict[str, str]:
     shards_asked = settings.shards or usual
     fixed_before = 0
     if shards_asked != usual:
-        closings = [commands.align(shard, 0, usual) for shard in range(usual)]
+        closings = [commands.fix_shards(shard, 0, usual) for shard in range(usual)]
         fixed_before = max(store.run_all(closings))
-    shards = store.run(commands.align(0, fixed_before or shards_asked, usual))
+    shards = store.run(commands.fix_shards(0, fixed_before or shards_asked, usual))
     if shards != shards_asked and settings.shards:
         store.run_all(_fixes(store, shards))  # opens the shards
         raise ClusterMismatch(
@@ -106,7 +106,7 @@ def _create(store: Store, settings: Settings) -> dict[str, str]:
 def _fixes(store: Store, shards: int) -> list[Call[int]]:
     """Return calls after which submit refuses tasks of clients with another number of shards."""
     highest_count = max(shards, store.keys.usual_shards)
-    return [store.commands.align(shard, shards, shards) for shard in range(highest_count)]
+    return [store.commands.fix_shards(shard, shards, shards) for shard in range(highest_count)]
 
 
 def _fix_shards(store: Store, shards: int) -> None:

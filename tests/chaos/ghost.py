@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from parsync_redis.model.order import MAX_ORDER
 from parsync_redis.model.task import FINAL
 from parsync_redis.store.reads.tasks import GENERATIONS
 from parsync_redis.store.scripts.calls import Call
@@ -200,7 +201,7 @@ class Ghost:
         began = [self._order(id) for id, word in zip(ids, words, strict=True) if word == "ok"]
         waiting = [self._order(id) for id, word in zip(ids, words, strict=True) if word == "wait"]
         self.check(
-            max(began, default=0) <= min(waiting, default=10**15),
+            max(began, default=0) <= min(waiting, default=MAX_ORDER),
             0,
             f"{words}: a later task of {ids} starts first",
         )

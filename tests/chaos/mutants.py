@@ -140,7 +140,7 @@ MUTANTS = (
     Mutant(
         "an id begins anew at its first attempt",
         "verbs/submit",
-        "'0@%d %s %s %s %s %s', number,",
+        "'0@%d %s %s %s %s %s', life,",
         "'0@%d %s %s %s %s %s', 1,",
     ),
     Mutant(
@@ -159,14 +159,14 @@ MUTANTS = (
     Mutant(
         "a change makes no version",
         "lib/kind/index",
-        "if version > COUNTED.version then",
+        "if LAST_VERSION > before then",
         "if false then",
     ),
     Mutant(
         "a version is a count",
         "lib/kind/index",
-        "math.max(COUNTED.version, math.min(now_ms() * 100 - 1, 9e14))",
-        "COUNTED.version",
+        "math.max(COUNTED.version, time, 157792320000000)",
+        "math.max(COUNTED.version, 157792320000000)",
     ),
     Mutant(
         "what goes back is written nowhere",

@@ -59,7 +59,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.now_s = 1000.0
-        self.wall_s = 1_000_000.0
+        self.wall_s = 1_700_000_000.0
         self.was_set_back = False
 
     def monotonic(self) -> float:

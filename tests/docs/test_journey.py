@@ -32,7 +32,7 @@ KIND = "proj.render slots=2 gpu=1 gpu_model:a100"
 SALT = ".482913"
 TASKS = KnownTasks.of({"proj.render": None})
 NAMED = {"extra": "ID", "pending": "KIND", "stats": "SCHEDULER"}
-TIME = re.compile(r"\b1[0-9]{12}(?:[0-9]{2})?\b")
+TIME = re.compile(r"\b(?:1[0-9]{12}(?:[0-9]{2})?|[0-9]{16})\b")
 
 
 # -- what the keys say -----------------------------------------------------------------------------

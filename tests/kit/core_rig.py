@@ -56,10 +56,21 @@ class Queue:
         self.last = ""  # the node that its tasks ran on last
         self.waiting: dict[str, list[tuple[int, str]]] = {}
         self._changed: dict[str, None] = {}
+        self._accounts: dict[str, str] = {}
+        self.now_ms = 0
 
-    def add(self, kind: str, count: int = 1, first: int = 1, prefix: str = "t") -> "Queue":
-        """Let tasks of a kind wait: t1, t2, ..., one at each order from `first` on. Return the queue."""
-        orders = range(first, first + count)
+    def account(self, account: str, line: str) -> "Queue":
+        """Let the next answer have the line of an account, 'n=1 units=1 of units=5'. Return the queue."""
+        self._accounts[account] = line
+        return self
+
+    def add(
+        self, kind: str, count: int = 1, first: int = 1, prefix: str = "t", step: int = 1
+    ) -> "Queue":
+        """Let tasks of a kind wait, t1, t2, ..., one at each `step` of the orders from `first` on.
+        Return the queue.
+        """
+        orders = range(first, first + count * step, step)
         self.waiting[kind] = sorted(
             [*self.waiting.get(kind, ()), *((order, f"{prefix}{order}") for order in orders)]
         )
@@ -79,8 +90,10 @@ class Queue:
             found += [Taken(id, f"1@{order}", Kind.of(text), 0, self.last) for order, id in some]
             self._changed[text] = None
         changes = [(text, self._line(text)) for text in self._changed]
+        changes += [(f"={account}", line) for account, line in self._accounts.items()]
         self._changed = {}
-        self.core.on_took(Took("1", 0, changes=changes, tasks=found, shard=self.shard))
+        self._accounts = {}
+        self.core.on_took(Took("1", self.now_ms, changes=changes, tasks=found, shard=self.shard))
         return found
 
     def _line(self, text: str) -> str:

@@ -144,7 +144,9 @@ def _scores(score: float) -> Callable[[Scene, str], object]:
 def _reorder(scene: Scene, key: str) -> None:
     """Change the order of the waiting task in its queue, but not in its line."""
     words = scene.client.hget(key, scene.ids["waiting"]).decode().split(" ")
-    scene.client.hset(key, scene.ids["waiting"], " ".join([words[0], "5000000000009", *words[2:]]))
+    scene.client.hset(
+        key, scene.ids["waiting"], " ".join([words[0], "4521795630000009", *words[2:]])
+    )
 
 
 def _flip(scene: Scene, key: str) -> None:
@@ -222,7 +224,7 @@ WRONG: Final[Mapping[tuple[str, str], Mapping[str, Callable[[Scene, str], object
     ("queue", "later"): {"never due": _scores(9e14), "a ghost": _zadd("ghost", 9e14)},
     ("queue", "tasks"): {
         "another order": _reorder,
-        "a ghost": _hset("ghost", "0@1 9000000000001 1 1 - work slots=1"),
+        "a ghost": _hset("ghost", "0@1 8121795630000001 1 1 - work slots=1"),
     },
     ("queue", "messages"): {"a ghost": _hset("ghost", "{{}}")},
     ("queue", "taken"): {

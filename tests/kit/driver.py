@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim, Verdict
+from parsync_redis.model.kind import KindLine
 from parsync_redis.model.needs import Resources, parse_needs, parse_resources
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import HowLost, Place
@@ -88,6 +89,11 @@ class Driver:
         """Return the record of a task."""
         return self.store.records([id])[0]
 
+    def kind_line(self, first: str = "a", *further: str) -> str:
+        """Return the line of a kind of which these tasks wait, in the order of the queue."""
+        ids = (first, *further)
+        return str(KindLine(len(ids), self.line(first).order, self.line(ids[-1]).order))
+
     def line(self, id: str = "a") -> TaskLine:
         """Return the line of a task."""
         return TaskLine.of(self.record(id).text)
@@ -163,10 +169,12 @@ class Driver:
         after: str = "",
         expiry_ms: int | None = None,
         publication: str = "",
+        start_ms: int | None = None,
     ) -> str:
         """Submit one task and return its word."""
+        asked = TaskOptions.of(options)
         submission = Submission(
-            id, name, message, TaskOptions.of(options), delay_ms, after, expiry_ms, publication
+            id, name, message, asked, delay_ms, after, expiry_ms, publication, start_ms
         )
         return self.word(self.commands.submit([submission]))
 

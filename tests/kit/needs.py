@@ -17,7 +17,7 @@ _CALL = re.compile(
 )
 _READS = re.compile(r"(?<!function )read_(?:fields|list|counts)\(")
 _CLUSTER = {*CLUSTER_KINDS, "stats"}
-_QUEUE = {*QUEUE_KINDS, "extra:", "pending:"} - {"meta", "changed"}
+_QUEUE = {*QUEUE_KINDS, "extra:", "pending:"} - {"meta", "changed", "policy"}
 _REPAIRED = ("slots", "left", "nodes", "alive")
 
 
@@ -27,7 +27,7 @@ def family(script: Script) -> str:
     """
     return (
         "q"
-        if script.verb == "align" or _QUEUE & {*script.keys}
+        if script.verb == "fix_shards" or _QUEUE & {*script.keys}
         else ""
         if _CLUSTER & {*script.keys}
         else "p"

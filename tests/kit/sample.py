@@ -43,7 +43,7 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "read_tasks": commands.read_tasks(["a", "waits"]),
         "set_reason": commands.set_reason([("work slots=1", "why")]),
         "note_choices": commands.note_choices([("a", "{}")], 0),
-        "align": commands.align(0, 1, 1, 9),
+        "fix_shards": commands.fix_shards(0, 1, 1),
         "set_policy": commands.set_policy([("stripe", "units=2")]),
         "recount": commands.recount(["stripe"]),
         "allot": commands.allot("", "s1", [AllotRow("stripe", "units=1", "0")]),

@@ -217,6 +217,23 @@ def test_each_defect_of_a_primary_has_a_fix(info, settings, says):
     )
 
 
+@pytest.mark.parametrize(
+    ("clocks", "warned"),
+    [
+        ({}, []),
+        ({"h1:1": (-9.0, -9.0)}, []),
+        ({"h1:1": (0.0, 0.01), "h2:1": (0.2, 0.21)}, []),
+        ({"h1:1": (0.0, 0.01), "h2:1": (0.3, 0.31), "h3:1": (0.1, 0.1)}, ["h2:1"]),
+        ({"h1:1": (0.0, 0.2), "h2:1": (0.4, 0.6)}, []),  # its answer may have taken that long
+        ({"h1:1": (0.0, 0.0), "h2:1": (-9.0, -9.0), "h3:1": (5.0, 5.0)}, ["h1:1", "h3:1"]),
+    ],
+)
+def test_a_primary_whose_clock_is_half_a_gap_ahead_is_named(clocks, warned):
+    checks = list(primary_checks.judge_clocks(clocks, 0.5))
+    assert [check.text.split(": its clock is ")[0] for check in checks] == warned
+    assert all(check.level == "warn" and check.repair for check in checks)
+
+
 def test_the_tags_of_a_primary_are_told_in_short():
     assert ranges([0, 1, 2, 5, 7, 8]) == "0-2 5 7-8"
     assert ranges([]) == "none"

@@ -35,6 +35,7 @@ LAYERS = {
     "store": "errors model wire placement settings",
     "inspect": "errors model wire placement store settings",
     "near": "errors model placement store",
+    "orders": "errors model",
     "submission": "errors model wire placement store",
     "client": "errors model near store settings submission inspect",
     "scheduler": "errors health_file model placement store settings",

@@ -7,6 +7,7 @@ import numpy as np
 from parsync_redis.model.claim import ClaimOutcome
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
+from parsync_redis.model.order import YEAR_2020, order_of
 from parsync_redis.model.replies import Snapshot, Took
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.queue import GROUPS_AT_ONCE
@@ -14,6 +15,7 @@ from parsync_redis.scheduler.core.wait_reasons import EXPLAINED_AGAIN
 from tests.kit.core_rig import Queue, after_a_gap, bitmap, judge, make, node, see, takes, waiting
 
 MISSING = "slots=1 gpu_model:a100"
+NOW = YEAR_2020 + 10**13
 
 
 def change(core: Core, text: str, line: str) -> None:
@@ -150,8 +152,8 @@ def test_an_urgent_task_does_not_carry_its_kind_past_more_urgent_kinds() -> None
     core = make()
     see(core, 0, [node("n", 20)], 20)
     # one task of priority 9, two hundred of priority 0
-    change(core, "mixed slots=1", "1000 1 9000000000999")
-    change(core, "normal slots=1", "100 4000000001000 4000000001099")
+    change(core, "mixed slots=1", f"1000 1 {order_of(0, NOW) + 999}")
+    change(core, "normal slots=1", f"100 {order_of(5, NOW)} {order_of(5, NOW) + 99}")
     taken = dict(takes(core.plan()))
     assert taken["normal slots=1"] >= 17
     assert 1 <= taken["mixed slots=1"] <= 3

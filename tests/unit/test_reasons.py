@@ -222,8 +222,8 @@ def test_each_reason_is_of_a_class(why, word):
 def test_a_task_that_is_put_off_for_a_moment_has_its_own_reason_and_not_that_of_its_kind(
     ready_ms, why
 ):
-    line = TaskLine.of(f"+1@1 9000000000001 {ready_ms} 900 since=900 work slots=1")
-    kind_line = "1 9000000000002 9000000000002 only node n1 fits: it is full"
+    line = TaskLine.of(f"+1@1 8121795630000001 {ready_ms} 900 since=900 work slots=1")
+    kind_line = "1 8121795630000002 8121795630000002 only node n1 fits: it is full"
     record = Record(
         "a", "pending", 1000, "", line, kind_line=kind_line, extra={"why": "its name is held back"}
     )

@@ -7,9 +7,10 @@ import pytest
 from parsync_redis.model.claim import ClaimOutcome
 from parsync_redis.model.ids import shard_of
 from parsync_redis.model.limits import MAX_BATCH
+from parsync_redis.model.order import ORDERS_OF_PRIORITY
 from parsync_redis.model.replies import Took
 from parsync_redis.scheduler.core.core import Core
-from parsync_redis.scheduler.core.kind_group import BLOCK, OF_PRIORITY
+from parsync_redis.scheduler.core.kind_group import EQUALLY_URGENT
 from parsync_redis.scheduler.core.plan import Plan
 from parsync_redis.scheduler.core.shard_polling import TASKS_PER_FURTHER_SHARD, shards_of
 from tests.kit.core_rig import Queue, after_a_gap, judge, make, node, reasons, see, takes
@@ -145,7 +146,7 @@ def test_while_tasks_remain_further_shards_are_read_up_to_the_number_taken() -> 
     shards = 16
     core, queues = sharded(5000, shards)
     for queue in queues:
-        queue.add(WORK, BLOCK, 1)
+        queue.add(WORK, 256, 1)
     tell(core, *queues)
     room = 2 * TASKS_PER_FURTHER_SHARD
     plan = core.plan(room=room)
@@ -165,10 +166,10 @@ def test_while_tasks_remain_further_shards_are_read_up_to_the_number_taken() -> 
 
 def test_the_highest_priority_of_all_shards_goes_first() -> None:
     core, queues = sharded(10)
-    low = 9 * OF_PRIORITY
-    high = 2 * OF_PRIORITY
+    low = 9 * ORDERS_OF_PRIORITY
+    high = 2 * ORDERS_OF_PRIORITY
     queues[0].add(WORK, 20, low)
-    queues[1].add(WORK, 20, low - OF_PRIORITY)
+    queues[1].add(WORK, 20, low - ORDERS_OF_PRIORITY)
     queues[2].add(WORK, 7, high)
     tell(core, *queues)
     plan = core.plan()
@@ -176,45 +177,32 @@ def test_the_highest_priority_of_all_shards_goes_first() -> None:
     assert not takes(plan, 0)
 
 
-def test_of_one_priority_the_older_block_goes_first_wherever_it_is() -> None:
+def test_of_one_priority_the_older_task_goes_first_wherever_it_is() -> None:
     core, queues = sharded(10)
-    queues[0].add(WORK, 20, 3 * BLOCK)
-    queues[1].add(WORK, 6, 2 * BLOCK + 200)
-    queues[2].add(WORK, 3, 2 * BLOCK + 250)
+    queues[0].add(WORK, 20, 3 * EQUALLY_URGENT)
+    queues[1].add(WORK, 6, EQUALLY_URGENT)
+    queues[2].add(WORK, 3, EQUALLY_URGENT + 200)
     tell(core, *queues)
     assert taken(core.plan()) == {1: 6, 2: 3, 0: 1}
 
 
-def test_within_a_block_it_takes_from_few_shards_beginning_at_home() -> None:
+def test_of_equally_urgent_tasks_it_takes_those_of_few_shards() -> None:
     core, queues = sharded(60)
     for queue in queues:
-        queue.add(WORK, 50, 10 * BLOCK)
+        queue.add(WORK, 50, 10 + queue.shard)
     tell(core, *queues)
-    core.on_members(1, 4)
-    core.on_tick(3)
-    assert core.queue.home == 2
-    assert taken(core.plan()) == {2: 50, 0: 10}
+    assert taken(core.plan()) == {0: 50, 1: 10}
 
 
-def test_a_shard_gives_no_more_than_its_block_while_others_have_older_tasks() -> None:
-    core, queues = sharded(BLOCK + 30)
-    queues[0].add(WORK, 2 * BLOCK, BLOCK)
-    queues[1].add(WORK, 20, BLOCK + 200)
+def test_a_shard_gives_none_that_are_less_urgent_while_others_have_older_tasks() -> None:
+    core, queues = sharded(430)
+    queues[0].add(WORK, 2000, step=EQUALLY_URGENT // 400)
+    queues[1].add(WORK, 20, 200)
     tell(core, *queues)
-    assert taken(core.plan()) == {0: BLOCK + 10, 1: 20}
+    assert taken(core.plan()) == {0: 410, 1: 20}
 
 
-def test_the_rest_of_a_shard_waits_for_what_goes_first_in_the_next_block() -> None:
-    core, queues = sharded(BLOCK + 20)
-    queues[0].add(WORK, 2 * BLOCK, BLOCK)
-    queues[1].add(WORK, 20, 2 * BLOCK + 40)
-    tell(core, *queues)
-    core.on_tick(1)
-    assert core.queue.home == 1
-    assert taken(core.plan()) == {0: BLOCK, 1: 20}
-
-
-def test_kinds_of_one_shard_go_by_age_within_a_block() -> None:
+def test_kinds_of_one_shard_go_by_age_however_urgent() -> None:
     core, queues = sharded(40)
     for order in range(1, 61, 2):
         queues[1].add("odd slots=1", 1, order).add("even slots=1", 1, order + 1)

@@ -92,13 +92,13 @@ def test_a_stored_state_is_told_as_a_state_of_a_task():
     assert lost.state is TaskState.WAITING
 
 
-def known(state, line="0@17 9000000000017 17 17 - work slots=1", end="", kind_line="", extra=()):
+def known(state, line="0@17 8121795630000017 17 17 - work slots=1", end="", kind_line="", extra=()):
     """Return the record that read_tasks gives of a task without a place."""
     return Record.of("a", 2000, [state, line, "", "", end, kind_line, list(extra)])
 
 
 def test_a_record_reads_as_a_status():
-    line = "+2@17 4000000000017 18 17 starts=1,ran=900,max=4,expires=5000 work slots=1 latency"
+    line = "+2@17 3621795630000017 18 17 starts=1,ran=900,max=4,expires=5000 work slots=1 latency"
     run = "a 3@17.s1.482913 p1 n1/0 inc=1 since=950 started=1000"
     extra = ["cancel", "SIGTERM", "why", "its node n2 was lost"]
     record = Record.of(
@@ -152,14 +152,16 @@ def test_why_a_task_waits_is_the_reason_of_its_kind_once_it_is_due():
         TaskStatus.of(known("pending", kind_line="1 17 17", extra=own)).why
         == "its node n2 was lost"
     )
-    late = known("pending", "0@17 9000000000017 90000 17 - work slots=1", kind_line=kind_line)
+    late = known("pending", "0@17 8121795630000017 90000 17 - work slots=1", kind_line=kind_line)
     assert TaskStatus.of(late).why == ""
 
 
 def test_the_end_of_a_task_reads_as_when_and_why():
     status = TaskStatus.of(
         known(
-            "failed", "+0@17 9000000000017 17 17 starts=2 work slots=1", "failed 1900 by hand: no"
+            "failed",
+            "+0@17 8121795630000017 17 17 starts=2 work slots=1",
+            "failed 1900 by hand: no",
         )
     )
     assert (status.state, status.why, status.times["finished"], status.starts) == (

@@ -21,7 +21,7 @@ def seen(
     ended_ms=None,
     accounts="",
 ):
-    text = f"0@1 9000000000001 {submitted_ms} {submitted_ms} - {name} slots=1{accounts}"
+    text = f"0@1 8121795630000001 {submitted_ms} {submitted_ms} - {name} slots=1{accounts}"
     line = TaskLine.of(text)
     place = Place(id, "1@1.s1.0", 0, node, (0,), 1, submitted_ms, asked) if node else None
     return TaskEntry(id, line, place, started_ms, ended_ms)

@@ -4,8 +4,9 @@ Only this module knows how a verb is called: a changed signature needs one edit 
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
@@ -14,7 +15,6 @@ from parsync_redis.errors import BrokenContract
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.ids import id_in_shard
-from parsync_redis.model.kind import Kind
 from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.options import TaskOptions
@@ -43,11 +43,16 @@ _SCHEDULER: Final = "s1"
 
 @dataclass(frozen=True, slots=True)
 class CostCase:
-    """A case: the options of its tasks, and each node's resources besides its slots."""
+    """A case: the options of its tasks, and each node's resources besides its slots.
+
+    ceilings: of the accounts to which the tasks count. tenants: each task has a tenant of its own.
+    """
 
     options: Mapping[str, Any] = field(default_factory=dict)
     resources: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, Any] = field(default_factory=dict)
+    ceilings: Sequence[tuple[str, str]] = ()
+    tenants: bool = False
 
 
 COST_CASES: Final[Mapping[str, CostCase]] = {
@@ -57,8 +62,17 @@ COST_CASES: Final[Mapping[str, CostCase]] = {
         {"mem": 4 * COST_NODE_SLOTS, "gpu": COST_NODE_SLOTS},
         {"zone": "a"},
     ),
+    "limit": CostCase(
+        {"tenant": "acme", "limits": ["stripe"]},
+        ceilings=[("stripe", "units=1000000"), ("@acme", "slots=1000000")],
+    ),
+    "tenants": CostCase(tenants=True),
 }
-"""The cases: tasks without needs, and tasks with two amounts and a label."""
+"""The cases.
+
+The tasks have no needs, or two amounts and a label, or a tenant and a limit, or each task has
+another tenant.
+"""
 
 
 class Life:
@@ -74,12 +88,16 @@ class Life:
         self.commands = store.commands
         self._options = TaskOptions.of(case.options)
         self._dice = random.Random(1)
-        self._kind = Kind(BENCH_TASK, self._options.needs.text)
+        self._tenants = case.tenants
         self._submissions: list[Submission] = []
         self._taken: list[Taken] = []
         self._places: list[Place] = []
         set_up(store, BenchParameters(schedulers=1, partitions=1, shards=shards))
         self.shards = store.keys.shards
+        if case.ceilings:
+            store.run_all(
+                [self.commands.set_policy(case.ceilings, shard) for shard in range(self.shards)]
+            )
         self._since = ["0"] * self.shards
         self._next = 0
         self._nodes = self._register(case, nodes)
@@ -112,9 +130,16 @@ class Life:
                 for position in range(count)
             ]
             self._next += -(-count // of_one)
-        self._submissions = [Submission(id, BENCH_TASK, MESSAGE, self._options) for id in ids]
+        self._submissions = [
+            Submission(id, BENCH_TASK, MESSAGE, self._options_of(number))
+            for number, id in enumerate(ids)
+        ]
         self._taken = []
         self._places = []
+
+    def _options_of(self, number: int) -> TaskOptions:
+        """Return the options of a task; equal options are one object."""
+        return replace(self._options, tenant=f"t{number}") if self._tenants else self._options
 
     def step(self, verb: str, size: int) -> None:
         """Run one verb for all tasks, `size` of them a call."""
@@ -138,7 +163,7 @@ class Life:
         """Take from the shards in turn, one shard a call, as schedulers do."""
         for shard, tasks in self.store.keys.by_shard(self._submissions, attrgetter("id")):
             for batch in batches(tasks, size):
-                rows = [(self._kind.text, len(batch))]
+                rows = [*Counter(task.kind.text for task in batch).items()]
                 since = self._since[shard]
                 call = self.commands.take(
                     _SCHEDULER, rows, since, MAX_BATCH, _ATTEMPT_SALT, "wait", shard

@@ -32,6 +32,7 @@ EXPERIMENT_HELP: Final = {
         "Omega's transactions: fine or coarse, incremental or all-or-nothing, 1 to 32 schedulers; "
         "no --scale."
     ),
+    "fairness": "Two tenants flood, and a third asks for a fifth: shares and waits; no --scale.",
 }
 
 app = typer.Typer(

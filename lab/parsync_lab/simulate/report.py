@@ -34,6 +34,8 @@ NOTES: Final[Mapping[str, str]] = {
     "jobs. The cell is small, and the same at any scale.",
     "trace": "Alibaba's batch tasks of 2017: bursts of thousands of equal tasks. The file is not part of the project: "
     "`parsync simulate trace FILE`.",
+    "fairness": "No experiment of the paper: the bars are ours. The wait of B counts from second 2 on, the shares from "
+    "second 10 on. A against C: the difference of their shares, as a part of all slots.",
 }
 
 

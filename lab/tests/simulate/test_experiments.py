@@ -25,6 +25,7 @@ SMALL = {
     "extra-slots": {"scale": 0.04, "schedulers": 4},
     "omega": {"length": 0.05},
     "trace": {"scale": 0.01, "length": 0.05, "schedulers": 5},
+    "fairness": {"slots": 320, "length": 0.44, "schedulers": 2},
 }
 PLACED = {
     "utilisation",
@@ -74,6 +75,10 @@ HOLDS = {
     ),
     "omega": ({"length": 0.1}, {"rising", "falling"}),
     "trace": ({"scale": 0.01, "length": 0.1, "schedulers": 5}, {"trace.conflicts", "trace.delay"}),
+    "fairness": (
+        {"slots": 320, "length": 0.44, "schedulers": 2},
+        {"age.age N=2", "p99.fair N=2"},
+    ),
 }
 """Parameters of runs that are small, and the claims that hold even there."""
 

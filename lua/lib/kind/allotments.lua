@@ -60,18 +60,18 @@ local function apply_allotment(account, text)
     account.allowed[name] = math.min(amount, parts[name] or 0)
     words[name] = name .. '=' .. number_text(account.allowed[name])
   end
-  local own_text = string.gsub(account.ceiling_text, ' shards=%d+', '')
-  account.ceiling_text = string.gsub(own_text, '(%l[%l%d_.]*)=[%d./]+', words)
+  account.ceiling_text = string.gsub(account.whole_text, '(%l[%l%d_.]*)=[%d./]+', words)
 end
 
 -- read_allotments: read the allotments of those of these accounts whose ceilings are divided.
+-- names: {account, any, ...}.
 local function read_allotments(names)
   local divided = {}
   local fields = {}
-  for _, name in ipairs(names) do
-    if account_of(name).is_divided then
-      divided[#divided + 1] = name
-      fields[#fields + 1] = '=' .. name
+  for i = 1, #names, 2 do
+    if account_of(names[i]).is_divided then
+      divided[#divided + 1] = names[i]
+      fields[#fields + 1] = '=' .. names[i]
     end
   end
   for from = 1, #fields, 1000 do
@@ -93,4 +93,38 @@ local function list_wanting()
     end
   end
   write_all('HSET', KEY.policy, fields)
+end
+
+-- write_allotment: write the allotment of an account; '' for none.
+local function write_allotment(name, text)
+  if text == '' then
+    redis.call('HDEL', KEY.policy, '=' .. name)
+  else
+    redis.call('HSET', KEY.policy, '=' .. name, text)
+  end
+end
+
+-- allotted_accounts: return the names of all accounts with an allotment, sorted.
+local function allotted_accounts()
+  local fields = redis.call('HGETALL', KEY.policy)
+  local names = {}
+  for i = 1, #fields, 2 do
+    names[#names + 1] = string.match(fields[i], '^=([@%w][%w_.:@+/-]*)$')
+  end
+  table.sort(names)
+  return names
+end
+
+-- read_seal: return the seal of this shard, '' if it has none.
+local function read_seal()
+  redis.call('HDEL', KEY.policy, '') -- deletes nothing; see docs/decisions/0015
+  return redis.call('HGET', KEY.policy, '#seal') or ''
+end
+
+-- write_seal: write the seal that follows, a number and the salt; return it.
+local function write_seal(seal, salt)
+  local number = tonumber(string.match(seal, '^(%d+)%.') or '0') or 0
+  local next_seal = string.format('%d.%s', number + 1, salt)
+  redis.call('HSET', KEY.policy, '#seal', next_seal)
+  return next_seal
 end

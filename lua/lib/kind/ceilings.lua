@@ -24,11 +24,9 @@ end
 -- of another type every account is damaged.
 local function read_ceilings(names)
   read_accounts(names)
-  local unread = {}
   local fields = {}
   for _, name in ipairs(names) do
     if not account_of(name).ceiling_text and not fields[name] then
-      unread[#unread + 1] = name
       fields[#fields + 1] = name
       fields[#fields + 1] = pattern_of(name)
       fields[name] = true
@@ -43,7 +41,7 @@ local function read_ceilings(names)
       account.count = not texts.err and account.count or nil
     end
   end
-  read_allotments(unread)
+  read_allotments(fields)
 end
 
 -- read_accounts_of: read the accounts to which tasks of these kinds count, and their ceilings.
@@ -118,11 +116,14 @@ end
 local function room_of(kind, limit)
   local room = limit
   for _, share in ipairs(shares_of(kind)) do
-    check_holders(share.name)
-    if account_of(share.name).is_doubtful then
-      touch_account(share.name)
+    local account = account_of(share.name)
+    if account.allowed or share.asked.units then -- a tenant without a ceiling has room
+      check_holders(share.name)
+      if account.is_doubtful then
+        touch_account(share.name)
+      end
+      room = math.min(room, room_in(share.name, share.asked, limit))
     end
-    room = math.min(room, room_in(share.name, share.asked, limit))
   end
   return room
 end

@@ -38,7 +38,7 @@ local function read_changes(kinds, changed, version, limit)
     has_account = has_account or string.byte(kind) == 61 -- '='
   end
   if has_account then
-    in_full().put_account_lines(changes)
+    counting().put_account_lines(changes)
   end
   if #names >= tonumber(limit) then
     return changes, tonumber(redis.call('ZSCORE', changed, names[#names]))

@@ -29,8 +29,10 @@ local function count_taken(kind, ids, first)
       account.entering[#account.entering + 1] = now
       account.entering[#account.entering + 1] = ids[i]
     end
-    account.count = account.count + size
-    add_amounts(account, share.asked, size)
+    if account.count then -- a tenant without a ceiling may have a damaged line
+      account.count = account.count + size
+      add_amounts(account, share.asked, size)
+    end
     if account.interval then
       local units = size * share.asked.units
       account.next = math.max(account.next or 0, now) + units * account.interval
@@ -116,16 +118,19 @@ end
 -- scheduler is to be woken: tasks of a new kind wait, or a full account has room.
 local function write_changes(meta, kinds, changed)
   if next(ACCOUNTS) then
-    in_full().write_accounts()
+    counting().write_accounts()
   end
   local has_new_kind = write_kinds(meta, kinds, changed)
   return has_new_kind or HAS_ROOM
 end
 
--- account_line: return 'HELD of CEILING' of an account that this call has read.
+-- account_line: return 'HELD of CEILING' of an account that this call has read. In one of several
+-- shards HELD may end with ' full': then the leader knows that tasks wait here.
 local function account_line(name)
   local account = ACCOUNTS[name]
-  return (account.count and account_text(account) or 'damaged') .. ' of ' .. account.ceiling_text
+  local held_text = account.count and account_text(account) or 'damaged'
+  local mark = account.is_divided and account.count and account.full and ' full' or ''
+  return held_text .. mark .. ' of ' .. account.ceiling_text
 end
 
 -- tell_accounts: add ('=ACCOUNT', line) of the accounts of these kinds, each once, to the changes

@@ -29,30 +29,47 @@ local function read_lines(kinds)
 end
 
 local ANNOUNCED = 0 -- how many kinds of TOUCHED have their new version
-local LAST_VERSION = 0 -- the version that announce gave last
+local LAST_VERSION = 0 -- the last version that the call has given, 0 before begin_versions
 
--- announce: write a new version of each kind that changes into `changed`; return the last version.
--- A version is the time in hundredths of a ms, or one more than the last version if that is larger.
--- So a server that lost writes does not repeat a version that a scheduler's copy has. A clock far
--- in the future gives no version of 16 digits. ZADD may be the first write of a script: a full
--- server refuses ZADD before anything is written (docs/decisions/0015).
+-- begin_versions: let LAST_VERSION be the version before the next one that the call gives. Versions
+-- are for kinds that change, and for tasks that are submitted. A version is the time in hundredths
+-- of a ms since 1970, or one more than the last version if that is larger. So a server that lost
+-- writes does not repeat a version that a scheduler's copy has, and a clock that is set back
+-- changes no order. A clock far in the future gives no version of 16 digits. A clock in the past
+-- gives versions of 2020-01-02: an order has the time a day before, at the earliest.
+local function begin_versions()
+  if LAST_VERSION == 0 then
+    local time = math.min(now_ms() * 100 - 1, 9e14)
+    LAST_VERSION = math.max(COUNTED.version, time, 157792320000000)
+  end
+end
+
+-- announce: write a new version of each kind that changes into `changed`. ZADD may be the first
+-- write of a script: a full server refuses ZADD before anything is written (docs/decisions/0015).
 local function announce(changed)
-  local size = #TOUCHED
-  if size == 0 then
-    return COUNTED.version
+  if ANNOUNCED == #TOUCHED then
+    return
   end
-  if ANNOUNCED < size then
-    local versions = {}
-    local base = math.max(COUNTED.version, math.min(now_ms() * 100 - 1, 9e14))
-    LAST_VERSION = base + size
-    for i = ANNOUNCED + 1, size do
-      versions[#versions + 1] = string.format('%d', base + i)
-      versions[#versions + 1] = TOUCHED[i]
-    end
-    ANNOUNCED = size
-    write_all('ZADD', changed, versions)
+  begin_versions()
+  local versions = {}
+  for i = ANNOUNCED + 1, #TOUCHED do
+    LAST_VERSION = LAST_VERSION + 1
+    versions[#versions + 1] = string.format('%d', LAST_VERSION)
+    versions[#versions + 1] = TOUCHED[i]
   end
-  return LAST_VERSION
+  ANNOUNCED = #TOUCHED
+  write_all('ZADD', changed, versions)
+end
+
+-- write_version: write the last version that the call has given. COUNTED.now is the version that
+-- the queue has then, COUNTED.version the version before the call.
+local function write_version(meta)
+  local before = COUNTED.now or COUNTED.version
+  COUNTED.now = math.max(before, LAST_VERSION)
+  if LAST_VERSION > before then
+    -- HINCRBY and not HSET: a client's login may call HINCRBY, which writes only numbers.
+    redis.call('HINCRBY', meta, 'version', string.format('%d', LAST_VERSION - before))
+  end
 end
 
 -- write_kinds: write the queues and lines that changed, each with a version of its own. Return
@@ -65,11 +82,8 @@ local function write_kinds(meta, kinds, changed)
   local lines = {}
   local ended = {}
   read_lines(kinds)
-  local version = announce(changed)
-  if version > COUNTED.version then
-    -- HINCRBY and not HSET: a client's login may call HINCRBY, which writes only numbers.
-    redis.call('HINCRBY', meta, 'version', string.format('%d', version - COUNTED.version))
-  end
+  announce(changed)
+  write_version(meta)
   for _, kind in ipairs(TOUCHED) do
     local queue = QUEUES[kind] -- nil for an account
     if queue then
@@ -86,6 +100,5 @@ local function write_kinds(meta, kinds, changed)
   end
   write_all('HSET', kinds, lines)
   write_all('HDEL', kinds, ended)
-  COUNTED.now = version
   return has_new_kind
 end

@@ -2,13 +2,12 @@
 -- first task, an upper bound of the order of the last task, and why the tasks wait, as a scheduler
 -- wrote.
 --- @include kind/waiting
-local HIGHEST_ORDER = 999999999999999 -- an order has 15 digits at most
 
 -- parse_kind: return the count, the order of the first and of the last, and '' or ' WHY'; nil for
 -- any other text.
 local function parse_kind(line)
   local size, first, last, why = string.match(line or '', '^([1-9]%d*) (%d+) (%d+)(.*)$')
-  if not size or #size > 15 or #first > 15 or #last > 15 then
+  if not size or #size > 15 or #first > 16 or #last > 16 then
     return nil
   end
   if why ~= '' and string.byte(why) ~= 32 then -- ' '
@@ -21,7 +20,7 @@ end
 -- logins that may cancel a task may not list the ids of other tasks.
 local function find_first(pending, low, high)
   while low < high do
-    local middle = math.floor((low + high) / 2)
+    local middle = low + math.floor((high - low) / 2) -- low + high may have no exact number
     if redis.call('ZCOUNT', pending, '-inf', string.format('%d', middle)) > 0 then
       high = middle
     else

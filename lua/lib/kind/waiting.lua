@@ -10,6 +10,7 @@ local STRATEGY = {latency = true, quality = true, adaptive = true}
 local QUEUES = {} -- kind -> its queue, a table with the fields below
 local TOUCHED = {} -- the kinds, and '=ACCOUNT' (lib/kind/accounts.lua), that change, in that order
 local APART = false -- true if the index of kinds is damaged: then tasks enter no queue
+local HIGHEST_ORDER = 8999999999999999 -- see lib/task/order.lua
 
 -- The fields of a queue. An order is a number; the task with the lowest order is taken first.
 --   pending: the key
@@ -35,9 +36,9 @@ local function bad_kind(pending_prefix, kind)
     before = size,
     count = size,
     entering = false,
-    low = 1e15,
+    low = HIGHEST_ORDER,
     high = 0,
-    left = 1e15,
+    left = HIGHEST_ORDER,
   }
 end
 
@@ -96,7 +97,7 @@ end
 -- writes.
 local function order_at(pending, rank)
   local order = tonumber(redis.call('ZRANGE', pending, rank, rank, 'WITHSCORES')[2])
-  return order and order >= 0 and order < 1e15 and math.floor(order) or 0
+  return order and order >= 0 and order <= HIGHEST_ORDER and math.floor(order) or 0
 end
 
 -- first_of: return the ids of the first tasks of a kind, `limit` at most, and the id of the next

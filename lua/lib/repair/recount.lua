@@ -26,9 +26,9 @@ local function share_in(kind, name)
   end
 end
 
--- judge_holders: add what these holders hold to `count`, {held = {}, count = number}. Add those
+-- judge_holders: add what these holders hold to `summary`, {held = {}, count = number}. Add those
 -- that do not count to the account to `strays`.
-local function judge_holders(name, count, ids, strays)
+local function judge_holders(name, summary, ids, strays)
   local lines = read_list(KEY.tasks, ids)
   local owners = read_list(KEY.taken, ids)
   local runs = read_list(KEY.running, ids)
@@ -36,8 +36,8 @@ local function judge_holders(name, count, ids, strays)
     local line = (owners[i] or runs[i]) and parse_line(lines[i] or '')
     local asked = line and share_in(line.kind, name)
     if asked then
-      count.count = count.count + 1
-      add_amounts(count, asked, 1)
+      summary.count = summary.count + 1
+      add_amounts(summary, asked, 1)
     else
       strays[#strays + 1] = id
     end
@@ -46,13 +46,13 @@ end
 
 -- count_holders: return what the holders of an account hold, and the ids that do not count to it.
 local function count_holders(name)
-  local count = {count = 0, held = {}, next = account_of(name).next}
+  local summary = {count = 0, held = {}, next = account_of(name).next}
   local strays = {}
   local ids = redis.pcall('ZRANGE', KEY.holders .. name, 0, -1)
   for from = 1, #ids, 1000 do
-    judge_holders(name, count, {unpack(ids, from, math.min(from + 999, #ids))}, strays)
+    judge_holders(name, summary, {unpack(ids, from, math.min(from + 999, #ids))}, strays)
   end
-  return count, strays
+  return summary, strays
 end
 
 -- is_sound_account: return whether the line of an account and its holders agree; and nil, or what
@@ -64,21 +64,28 @@ local function is_sound_account(name)
   if account.count and account.count > MANY then
     return true
   end
-  local count, strays = count_holders(name)
-  local is_same = account.count and #strays == 0 and account_text(account) == account_text(count)
-  return is_same, count, strays
+  local summary, strays = count_holders(name)
+  local is_same = account.count and #strays == 0 and account_text(account) == account_text(summary)
+  return is_same, summary, strays
+end
+
+-- drop_unreadable: delete `accounts` if it is a key of another type.
+local function drop_unreadable()
+  if bad_type(KEY.accounts, 'hash') then
+    redis.call('DEL', KEY.accounts)
+  end
 end
 
 -- count_anew: make the line of an account anew from its holders, and remove those that are none.
-local function count_anew(name, count, strays)
+local function count_anew(name, summary, strays)
   local holders = KEY.holders .. name
   if bad_type(holders, 'zset') then
     redis.call('DEL', holders)
   end
   write_all('ZREM', holders, strays)
   local account = touch_account(name)
-  account.count = count.count
-  account.held = count.held
+  account.count = summary.count
+  account.held = summary.held
   account.full = false
   HAS_ROOM = true
 end
@@ -92,9 +99,9 @@ local function enter_missing(id, kind)
     end
     redis.call('ZADD', holders, 'NX', now_ms(), id)
     account_of(share.name).is_checked = false
-    local is_sound, count, strays = is_sound_account(share.name)
+    local is_sound, summary, strays = is_sound_account(share.name)
     if not is_sound then
-      count_anew(share.name, count, strays)
+      count_anew(share.name, summary, strays)
     end
   end
 end

@@ -1,5 +1,7 @@
 -- Make anew what a damaged task has lost, from what is left of it.
+--- @include kind/index
 --- @include place/lease
+--- @include task/order
 --- @include task/transitions
 
 -- place_of: return the text of the place in the text of a run.
@@ -56,19 +58,22 @@ local function needs_text(asked)
   return #words > 0 and ' ' .. table.concat(words, ' ') or ''
 end
 
--- take_kind_of_run: write the kind, the attempt and the order of a task into its line, as its run
--- tells them; the message tells the name.
+-- take_kind_of_run: write the kind and the attempt of a task into its line, as its run tells them;
+-- the message tells the name. The order becomes that of a task that is submitted now.
 local function take_kind_of_run(line, id, run, lease)
   local name = name_in(redis.call('HGET', KEY.messages, id) or '')
   local _, slots = string.gsub(lease.slots, '%d+', '')
   line.kind = name and name .. ' slots=' .. slots .. needs_text(lease.asked)
   adopt_attempt(run, line)
-  line.order = line.life and string.format('%d', 9e12 + line.life % 1e12)
+  begin_versions()
+  LAST_VERSION = LAST_VERSION + 1
+  line.order = string.format('%d', base_of(0) + LAST_VERSION)
 end
 
 -- remake_line: return a new line of a task that has lost its line; nil if nothing tells the kind.
--- A place in the queue of a kind tells kind and order. Else the run tells slots and amounts, and
--- the message tells the name. Options and labels are lost.
+-- A place in the queue of a kind tells kind and order; the life becomes that of the last
+-- submission. Else the run tells slots, amounts and life, and the message tells the name. Options
+-- and labels are lost.
 local function remake_line(id, kind, order, run, now)
   local line = {
     mark = redis.call('EXISTS', KEY.extra .. id) == 1 and '+' or '',
@@ -76,9 +81,9 @@ local function remake_line(id, kind, order, run, now)
     ready = now,
     submitted = now,
     options = '-',
-    order = order,
+    order = order and string.format('%d', order),
     kind = kind,
-    life = order and string.format('%d', order % 1e12),
+    life = order and string.format('%d', math.max(1, COUNTED.submitted)),
   }
   local lease = not order and run and parse_lease(place_of(run))
   if lease then

@@ -1,6 +1,6 @@
 -- The line of a task in the hash `tasks`, which says what the task is until it ends:
 --   [+]TAKES@LIFE ORDER READY_MS SUBMITTED_MS OPTIONS KIND
---   0@17 9000000000017 1732161994123 1732161994123 - work slots=1
+--   0@17 8100217995234123 1732161994123 1732161994123 - work slots=1
 -- TAKES: how often the task was taken before it last began to wait. '+': extra:ID has rare fields.
 -- OPTIONS: '-' or NAME=VALUE with commas between. See parsync_redis/model/record.py.
 --- @include call/clock
@@ -16,7 +16,7 @@ local function parse_line(text)
   if not mark or #takes > 9 or #life > 15 then
     return nil
   end
-  if #order > 15 or #ready > 15 or #submitted > 15 then
+  if #order > 16 or #ready > 15 or #submitted > 15 then
     return nil
   end
   return {

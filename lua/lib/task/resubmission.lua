@@ -1,4 +1,5 @@
 -- Submissions with options, and submissions under the id of a task that exists.
+--- @include kind/index
 --- @include task/transitions
 --- @include task/submission
 local DELAYS = {} -- {due_ms, id, ...}: what goes to `later`
@@ -20,6 +21,9 @@ local function kept_options(options, expires)
   if options.pub then
     words[#words + 1] = 'pub=' .. options.pub
   end
+  if options.order then
+    words[#words + 1] = 'order=' .. options.order
+  end
   return #words > 0 and table.concat(words, ',') or '-'
 end
 
@@ -34,9 +38,9 @@ local function add_expiry(id, expiry)
   return expires_ms
 end
 
--- timing: return when a new task is due (ms), nil for at once, and the options that its line keeps.
--- is_known: the id had a task before.
-local function timing(id, options, is_known)
+-- timing: return when a new task is due (ms), nil for at once; the options that its line keeps; and
+-- its order. is_known: the id had a task before; order: that of a task without the option `start`.
+local function timing(id, options, is_known, order)
   local due = after_ms(now_ms(), options.delay or '')
   if due then
     DELAYS[#DELAYS + 1] = due
@@ -46,7 +50,7 @@ local function timing(id, options, is_known)
   if is_known then
     RENEWED[#RENEWED + 1] = id
   end
-  return due, kept_options(options, expires_ms)
+  return due, kept_options(options, expires_ms), order + shift_of(options.start)
 end
 
 -- is_new_publish: return whether `pub` tells a publish from those of a task and of its successor.
@@ -83,28 +87,39 @@ local function judge_resubmission(task, options)
   end
 end
 
--- changes_needs: return whether a successor has another name or other needs than its task: then
--- submit judges the successor as a new task.
+-- changes_needs: return whether a successor has another name, other needs or other limits than its
+-- task: then submit judges the successor as a new task.
 local function changes_needs(task, kind)
   local name, needs = split_kind(task.line.kind)
-  return name ~= kind.name or needs ~= kind.needs
+  local _, _, limits = split_accounts(task.line.kind)
+  local _, _, limits_now = split_accounts(kind.kind)
+  return name ~= kind.name or needs ~= kind.needs or limits ~= limits_now
 end
 
 -- store_successor: store the successor of a task, for the end of its run. A successor that the run
 -- itself submitted (`after`) is lost with the run, and does not replace a successor that others
--- published.
+-- published. With the option `start` the successor has an order of its own, else that of its task.
 local function store_successor(task, kind, options, message)
   local due = after_ms(now_ms(), options.delay or '')
   local expires_ms = add_expiry(task.id, options.expiry)
   if not (options.after and task.extra.next and others_published(task.extra.next)) then
     local pub = not options.after and options.pub or nil
-    local kept = kept_options({max = options.max, any = options.any, pub = pub}, expires_ms)
+    local order
+    if options.start then
+      LAST_VERSION = LAST_VERSION + 1
+      order = string.format('%d', kind.base + LAST_VERSION + shift_of(options.start))
+    end
+    local kept =
+      kept_options({max = options.max, any = options.any, pub = pub, order = order}, expires_ms)
     task.extra.next = string.format('%s %s %s %s', kind.priority, due or '-', kept, kind.kind)
     -- HDEL comes first: a full server allows a script that begins with HDEL, see
     -- docs/decisions/0015.
     redis.call('HDEL', KEY.extra .. task.id, 'next')
     put_extra(task, 'next', task.extra.next, 'next_message', message)
     put_line(task)
+    if order then
+      write_version(KEY.meta)
+    end
   end
 end
 

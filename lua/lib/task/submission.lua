@@ -3,8 +3,10 @@
 --- @include kind/ceilings
 --- @include kind/feasible
 --- @include kind/fits
+--- @include kind/index
 --- @include kind/waiting
 --- @include task/line_check
+--- @include task/order
 --- @include task/record
 --- @include task/submit_rows
 
@@ -28,7 +30,7 @@ local function split_any_kind(kind)
 end
 
 -- read_kind: return the fields of a kind; or nil and the error reply.
---   base: what the kind's priority adds to the order of a task
+--   base: what the orders of its tasks have beside the versions of their submissions
 --   counts: whether its tasks count to accounts
 --   misfit: why no node could ever run the kind's tasks, once it was judged; see kind/feasible
 local function read_kind(priority, kind, pending_prefix)
@@ -43,9 +45,10 @@ local function read_kind(priority, kind, pending_prefix)
   if refusal then
     return nil, refusal
   end
+  local base = base_of(priority)
   return {
     priority = priority,
-    base = (9 - priority) * 1e12,
+    base = base,
     kind = kind,
     name = name,
     needs = needs,
@@ -91,7 +94,7 @@ end
 -- misfit_of: return why no task of a kind may wait: unknown, infeasible, nolimit; false if it may.
 local function misfit_of(feasible, kind)
   if kind.misfit == nil then
-    kind.misfit = misfit(feasible, kind) or kind.counts and in_full().unknown_limit(kind) or false
+    kind.misfit = misfit(feasible, kind) or kind.counts and counting().unknown_limit(kind) or false
   end
   return kind.misfit
 end
@@ -118,6 +121,7 @@ local function check_call(meta, pending_prefix)
   if args.apps ~= '' and args.apps ~= apps_now then
     return in_full().reply_to_all('changed')
   end
+  begin_versions()
   return nil, kinds_by_number
 end
 

@@ -2,6 +2,8 @@
 
 -- parse_options: return the words NAME=VALUE of a row as a table; or nil and the error reply.
 --   delay, expiry: in how many ms from now the task may be taken, and expires
+--   start: in how many ms from now the task should start, at most a day ago or in a year; 10
+--     minutes without it. See task/order.lua
 --   max: the task's max_starts
 --   any=1: the node on which the task ran last is as good as other nodes
 --   wait=1: the task may wait for capacity that no node has yet
@@ -17,6 +19,7 @@ local function parse_options(text)
   local refusal = options.max and bad_number('max_starts', options.max, 1, 1000)
     or options.delay and bad_number('delay_ms', options.delay, 0, 9e14)
     or options.expiry and bad_number('expiry_ms', options.expiry, -9e14, 9e14)
+    or options.start and bad_number('start_ms', options.start, -86400000, 31536000000)
   if not refusal and options.pub and not string.find(options.pub, '^%w+$') then
     refusal = redis.error_reply('PSARGS a publication is letters and digits')
   end

@@ -1,7 +1,8 @@
 -- The successor of a task: the work that follows under the same id once its running attempt has
 -- ended. extra:ID has it as `next`, 'PRIORITY DUE_MS OPTIONS KIND' with '-' for a missing word, and
--- `next_message`.
+-- `next_message`. OPTIONS has `order` if the successor has an order of its own.
 --- @include task/line
+--- @include task/order
 
 -- parse_next: return the fields of a successor as a table; nil for any other text.
 local function parse_next(text)
@@ -47,8 +48,10 @@ local function become_next(task)
   line.kind = successor.kind
   line.options = successor.options
   set_option(line, 'pub', publication)
+  set_option(line, 'order', nil)
   if successor.priority then
-    line.order = string.format('%d', (9 - successor.priority) * 1e12 + line.order % 1e12)
+    local order = option(successor, 'order') or line.order
+    line.order = with_priority(order, successor.priority)
   end
   return successor.due
 end

@@ -14,7 +14,7 @@ local BEHIND = {} -- kind -> the order of the first task that stays, nil if it i
 local function take_first(number, kind, limit, salt, tasks, taken, running)
   local counts = has_accounts(kind)
   if counts then
-    limit = in_full().room_of(kind, tonumber(limit))
+    limit = counting().room_of(kind, tonumber(limit))
   end
   local ids, id_behind = first_of(kind, limit)
   local size = #ids
@@ -51,6 +51,6 @@ local function take_first(number, kind, limit, salt, tasks, taken, running)
     end
   end
   if counts then
-    in_full().count_taken(kind, ATTEMPTS, first)
+    counting().count_taken(kind, ATTEMPTS, first)
   end
 end

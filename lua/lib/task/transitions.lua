@@ -38,7 +38,7 @@ local function leave_state(task, undone)
     redis.call('HDEL', KEY.running, task.id)
   end
   if task.counts then
-    in_full().leave_accounts(task.counts, {task.id}, undone)
+    counting().leave_accounts(task.counts, {task.id}, undone)
     task.counts = nil
   end
 end

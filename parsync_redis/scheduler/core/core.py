@@ -16,6 +16,7 @@ from ...model.claim import Claim, ClaimOutcome
 from ...model.node import Node
 from ...model.octaves import NamedTimes
 from ...model.options import Strategy
+from ...model.policy import Policy
 from ...model.replies import Judged, Snapshot, Took
 from ...placement.strategy import EMA_WEIGHT, SHARPNESS, StrategySelector
 from .claim_outcomes import CallSize, KnownVersions, Refusals, RefusingNode, WonClaims
@@ -134,6 +135,18 @@ class Core:
     def on_least(self, least: LeastAsked) -> None:
         """Take the amounts by which tasks are judged large; their owner keeps them up to date."""
         self._placer.least = least
+
+    def on_policy(self, policy: Policy) -> None:
+        """Take in what the policy says of the tenants."""
+        self.queue.set_policy(policy)
+
+    def on_time(self, shard: int, now_ms: float) -> None:
+        """Note the time of the server of a shard: the next token of a rate may have come."""
+        self.queue.on_time(shard, now_ms)
+
+    def token_due_ms(self, shard: int) -> float:
+        """Return when a kind in a shard may get the next token of a rate (server time), or inf."""
+        return self.queue.full.due_ms(shard)
 
     def on_barred(self, barred: BarredNodes) -> None:
         """Take in which nodes are barred for which kinds."""

@@ -38,6 +38,11 @@ class AmountsLeft:
         self._amounts = dict(amounts)
         self._apart = {name: set(nodes) for name, nodes in apart.items()}
 
+    @property
+    def amounts(self) -> Mapping[str, Ints]:
+        """What each node has left, by resource, without the words of `apart`."""
+        return self._amounts
+
     def of_nodes(self, name: str, nodes: Ints) -> Ints:
         """Return how much of a resource each of these nodes has left."""
         if full := undeclared(name):

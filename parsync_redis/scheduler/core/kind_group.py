@@ -8,21 +8,16 @@ from typing import Final
 
 from ...model.kind import Kind
 from ...model.needs import Resources
+from ...model.order import ORDERS_OF_PRIORITY
+from .accounts import Ask
 from .offers import Knowers
 
-OF_PRIORITY: Final = 10**12
-"""Distance between the orders of two neighbouring priorities.
+EQUALLY_URGENT: Final = 25_000
+"""Orders of different shards that differ by less count as equal: a quarter of a second.
 
-An order is (9 - priority) * OF_PRIORITY plus the number of the submission.
+Orders of different shards are no more exact than the clocks of their servers. So a round trip takes
+more tasks from fewer shards.
 """
-
-BLOCK: Final = 256
-"""Number of orders in a block.
-
-Orders of one block count as equally old, in whichever shard they are. Once in a gap the leader lets
-all shards begin a new block. Between two gaps each shard counts by itself.
-"""
-
 
 GroupKey = tuple[str, Knowers, frozenset[str]]
 """The text of the needs, the knowers, and the barred nodes of a group."""
@@ -61,6 +56,8 @@ class WaitingKind:
 
     why: the reason in its line; '' for none; None if another scheduler may have written a reason
     since.
+    asks: what a task of the kind holds of its accounts.
+    full: the account that has no room for the kind, which is in no group therefore; '' for none.
     """
 
     kind: Kind
@@ -70,6 +67,8 @@ class WaitingKind:
     last: int
     why: str | None
     shard: int = 0
+    asks: tuple[Ask, ...] = ()
+    full: str = ""
 
     def order(self, number: int) -> float:
         """Estimate the order of task `number`, counted from 0.
@@ -78,13 +77,13 @@ class WaitingKind:
         several priorities, all but the first are assumed to have the lowest, until the next look
         tells.
         """
-        if number and self.first // OF_PRIORITY != self.last // OF_PRIORITY:
-            return float(self.last // OF_PRIORITY * OF_PRIORITY)
+        if number and self.first // ORDERS_OF_PRIORITY != self.last // ORDERS_OF_PRIORITY:
+            return float(self.last // ORDERS_OF_PRIORITY * ORDERS_OF_PRIORITY)
         return self.first + number * (self.last - self.first) / max(1, self.count - 1)
 
     def before(self, order: float, number: int) -> int:
         """Estimate how many tasks from `number` on go before `order`; at least 1."""
-        if self.last // OF_PRIORITY != self.first // OF_PRIORITY:
+        if self.last // ORDERS_OF_PRIORITY != self.first // ORDERS_OF_PRIORITY:
             return 1
         step = (self.last - self.first) / max(1, self.count - 1)
         return max(1, int((order - self.order(number)) / step) + 1) if step > 0 else self.count

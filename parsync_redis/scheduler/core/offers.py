@@ -1,10 +1,12 @@
 """The offers of a partition's nodes: which nodes fit a task, and which take new tasks."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Final, TypeVar
 
 import numpy as np
 
+from ...model.amount import THOUSANDTHS
 from ...model.apps import TASKS_LABEL, digest_of
 from ...model.near import near_of
 from ...model.needs import Resources
@@ -13,7 +15,7 @@ from ...model.options import ONE_SLOT
 from ...placement.columns import Columns, Mask
 from ...placement.fits import fitting
 from ...placement.rules import PLACEMENT_RULES
-from ...placement.strategy import Floats
+from ...placement.strategy import Floats, Ints
 from .free_amounts import AmountsLeft, AmountsReader
 
 K = TypeVar("K", bound=Hashable)
@@ -142,6 +144,28 @@ class Offers:
                 mask = mask | self.declaring[name]
             self._having[names] = mask
         return mask
+
+    @cached_property
+    def totals(self) -> Mapping[str, int]:
+        """What the open nodes have, in thousandths, `slots` too; devices by their kinds."""
+        slots = sum(self.nodes[index].offer.slots for index in np.flatnonzero(self._open).tolist())
+        return {"slots": slots * THOUSANDTHS, **self._sums(self._columns.amounts)}
+
+    def used(self, free: Ints, amounts_left: AmountsLeft) -> Mapping[str, int]:
+        """Return what is not free on the open nodes, as `totals`. free: free slots of each node."""
+        used = dict(self.totals)
+        used["slots"] -= int(free[self._open].sum()) * THOUSANDTHS
+        for name, amount in self._sums(amounts_left.amounts).items():
+            used[name] = used.get(name, 0) - amount
+        return used
+
+    def _sums(self, amounts: Mapping[str, Ints]) -> dict[str, int]:
+        """Return the sums of amounts over the open nodes, devices by their kinds."""
+        sums: dict[str, int] = {}
+        for name, of_nodes in amounts.items():
+            resource = name.partition("@")[0]
+            sums[resource] = sums.get(resource, 0) + int(of_nodes[self._open].sum())
+        return sums
 
     def amounts_left(self, texts: Mapping[str, str], whole: bool = True) -> AmountsLeft:
         """Return what each node has left, by the texts of a snapshot. whole: as in `Snapshot`."""

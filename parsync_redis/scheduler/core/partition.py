@@ -139,6 +139,14 @@ class Reservation:
             self.owners = []
             self.slots = []
 
+    def split(self, count: int) -> "Reservation":
+        """Return the first `count` seats as a reservation of their own."""
+        first = Reservation(self.partition, self.needs, self.owners[:count], self.slots[:count])
+        first.device_amounts = self.device_amounts[:count]
+        del self.owners[:count], self.slots[:count], self.device_amounts[:count]
+        self.partition.reserved[first] = None
+        return first
+
     def move_up(self, position: int) -> None:
         """Make the seat at this position the first."""
         self.owners.insert(0, self.owners.pop(position))
@@ -191,6 +199,7 @@ class PartitionCopy:
         self._paces = np.ones(0)
         self.reserved: dict[Reservation, None] = {}
         self._free_of: Ints | None = None
+        self._used: Mapping[str, int] | None = None
         self._seats: dict[tuple[str, Knowers, bool], tuple[Seats, int]] = {}
         # the nodes whose seats were taken or put back since the caches were empty
         self._changed: list[int] = []
@@ -274,6 +283,7 @@ class PartitionCopy:
         self._seats.clear()
         self._most.clear()
         self._free_of = None
+        self._used = None
 
     def forget_reservations(self) -> None:
         """Forget all reservations; the bits must be read again."""
@@ -355,6 +365,14 @@ class PartitionCopy:
             )
         self._changed += reservation.owners
         self._free_of = None
+        self._used = None
+
+    def used(self) -> Mapping[str, int]:
+        """Return what is not free on open nodes, in thousandths, `slots` too. Cached."""
+        if self._used is None:
+            free = self._layout.count(self.free & self._layout.is_slot)
+            self._used = self.offers.used(free, self.amounts_left)
+        return self._used
 
     def most_free(self, labels: Resources, knowers: Knowers) -> Mapping[str, int]:
         """Return the most that any open node has free: by resource, and as `slots` and `seats`.

@@ -10,13 +10,11 @@ the task is kept for a gap, in which every partition is read once. The task gets
 waiting seat that this scheduler sees, and in a full cluster such a seat comes soon.
 """
 
-import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from math import inf
-from typing import Final
 
 import numpy as np
 
@@ -33,7 +31,8 @@ from .partition import Reservation, Seats
 from .placement_log import Choices
 from .plan import Plan
 from .queue import QueueCopy
-from .seats import SeatFinder, count_seats, sample_seats
+from .seats import SeatFinder, count_seats, sample_seats, split_off
+from .turns import turns_of
 from .view import View
 
 
@@ -64,14 +63,6 @@ class UnplacedTasks:
 
     def __iter__(self) -> Iterator[Taken]:
         return chain(self.claimed.values(), self.seatless, self.doubtful)
-
-
-PORTIONS: Final = 16
-"""Number of portions in which a kind gets its seats while other kinds wait.
-
-After each portion the next kind gets its turn. A task that is older than all tasks of the next kind
-gets a seat in any case. So kinds that share seats get them nearly in the order of their tasks.
-"""
 
 
 class Placer:
@@ -303,45 +294,34 @@ class Placer:
     def reserve(self, room: int) -> None:
         """Reserve seats for up to `room` waiting tasks, the oldest first; plan to take as many."""
         reserved: dict[int, dict[Kind, list[Reservation]]] = {}
-        seated_by_kind: dict[WaitingKind, int] = {}
-        reading: set[KindGroup] = set()
-        tried: set[KindGroup] = set()
-        heap = self._queue.open_kinds(self.changed, tried)
-        while room and (heap or (heap := self._queue.open_kinds(self.changed, tried))):
-            *_, number, waiting = heapq.heappop(heap)
+        seat_order = turns_of(self._queue, self.changed)
+        while room and (pick := seat_order.pick()) is not None:
+            waiting, unseated = pick
             group = waiting.group
-            seated = seated_by_kind.get(waiting, 0)
-            unseated = waiting.count - seated
-            if group.blocked or group in reading or unseated <= 0:
-                tried.add(group)
-                continue
-            limit = min(unseated, room)
+            limit = min(seat_order.limit(waiting, unseated), room)
             seats = self._seats_of_kind(waiting, limit, unseated)
             if seats is None:
-                reading.add(group)
-                tried.add(group)
+                seat_order.leave_out(group)
                 continue
             count = min(limit, count_seats(seats))
             if not count:
                 self._queue.block(group)
-                tried.add(group)
+                seat_order.leave_out(group)
                 continue
-            if heap:
-                older = self._queue.ahead(waiting, seated, heap[0])
-                count = min(count, max(older, -(-count // PORTIONS)))
-            reserved_in_shard = reserved.setdefault(waiting.shard, {})
-            reserved_in_shard.setdefault(waiting.kind, []).extend(
-                self._reserve(group, seats, count)
-            )
-            seated_by_kind[waiting] = seated + count
-            room -= count
-            if unseated > count:
-                heapq.heappush(heap, self._queue.seat_turn(waiting, seated + count, number))
+            dealt = seat_order.deal(waiting, unseated, count)
+            total = sum(dealt.values())
+            room -= total
+            reservations = self._reserve(group, seats, total)
+            for kind_dealt, tasks in dealt.items():
+                part = reservations if tasks == total else split_off(reservations, tasks)
+                reserved_in_shard = reserved.setdefault(kind_dealt.shard, {})
+                reserved_in_shard.setdefault(kind_dealt.kind, []).extend(part)
         if room:
             self.changed.clear()
         self._reserved = reserved
-        self.left_behind = set() if room else {*reserved, *(waiting.shard for *_, waiting in heap)}
-        for waiting, count in seated_by_kind.items():
+        shards_left = seat_order.end()
+        self.left_behind = set() if room else {*reserved, *shards_left}
+        for waiting, count in seat_order.seated.items():
             self.plan.look_at(waiting.shard).take.append((waiting.kind.text, count))
         self._freshness.passes += 1
 

@@ -5,23 +5,31 @@ the group may fit. So what waits costs nothing while nothing changes.
 """
 
 import heapq
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import chain
 from typing import Final
 
+from ...model.account import TENANT_MARK
 from ...model.kind import Kind, KindLine
 from ...model.needs import parse_needs
+from ...model.policy import Policy
 from ...model.replies import Took
+from .accounts import AccountsCopy, Room, asks_of
 from .blocked import BlockedGroups
-from .kind_group import BLOCK, GroupKey, KindGroup, WaitingKind
+from .full_accounts import FullAccounts
+from .kind_group import EQUALLY_URGENT, GroupKey, KindGroup, WaitingKind
 from .reservations import BarredNodes
+from .tenants import Tree
 from .view import View
 
 GROUPS_AT_ONCE: Final = 64
 """Maximum number of groups opened at a time: a freed slot is not offered to ten thousand groups."""
 
-SeatTurn = tuple[float, int, float, int, WaitingKind]
-"""A kind's turn for seats: block, rank of its shard, order, a number that breaks ties, the kind."""
+ACCOUNT_MARK: Final = "="
+"""The first character of an account among the changes of a shard; kinds begin otherwise."""
+
+SeatTurn = tuple[float, int, WaitingKind]
+"""A kind's turn for seats: order, a number that breaks ties, the kind."""
 
 
 def first_of(group: KindGroup) -> int:
@@ -35,16 +43,16 @@ class QueueCopy:
     versions: by shard, the version that the copy has; the next look gets the changes since.
     kinds: by shard and text.
     barred: the nodes where kinds may not go.
-    home: the shard whose tasks go first among those of one block; the other shards follow by
-        number.
     away: shards whose server does not answer; nothing is taken there.
     blocked: the groups without a seat.
+    accounts: what the accounts of tasks hold.
+    full: the kinds for which an account has no room; they are in no group.
+    tree: the tenants; None while no kind with a tenant waits, so that the age decides.
     """
 
     def __init__(self, view: View, shards: int = 1) -> None:
         self._view = view
         self.shards = shards
-        self.home = 0
         self.away: set[int] = set()
         self.versions = ["0"] * shards
         self.kinds: list[dict[str, WaitingKind]] = [{} for _ in range(shards)]
@@ -54,6 +62,10 @@ class QueueCopy:
         # groups that were never compared with the partitions
         self._fresh: dict[KindGroup, None] = {}
         self.blocked = BlockedGroups()
+        self.accounts = AccountsCopy(shards)
+        self.full = FullAccounts(self.accounts)
+        self.tree: Tree | None = None
+        self._policy = Policy()
 
     @property
     def groups(self) -> Collection[KindGroup]:
@@ -70,6 +82,8 @@ class QueueCopy:
         self.versions[shard] = "0"
         for text in list(self.kinds[shard]):
             self._forget(shard, text)
+        for account in self.accounts.clear_shard(shard):
+            self._on_account(shard, account)
 
     def update(self, took: Took) -> None:
         """Take in the kinds of a shard that have changed."""
@@ -77,8 +91,34 @@ class QueueCopy:
             self.clear_shard(took.shard)
         self.versions[took.shard] = took.version
         self.away.discard(took.shard)
+        self.accounts.on_time(took.shard, took.now_ms)
+        reserved = self.accounts.settle(took.shard)
         for text, line in took.changes:
-            self._set(took.shard, text, line)
+            if text.startswith(ACCOUNT_MARK):
+                self.accounts.set(took.shard, text[1:], line)
+                self._on_account(took.shard, text[1:])
+            else:
+                self._set(took.shard, text, line)
+        for account in reserved:
+            self._on_account(took.shard, account)
+        self.full.on_time(took.shard, took.now_ms)
+
+    def _on_account(self, shard: int, account: str) -> None:
+        """Note that what an account holds has changed, or its ceiling."""
+        self.full.on_account(shard, account)
+        if self.tree is not None and account.startswith(TENANT_MARK):
+            self.tree.on_held(account)
+
+    def on_time(self, shard: int, now_ms: float) -> None:
+        """Note the time of the server of a shard: the next token of a rate may have come."""
+        self.accounts.on_time(shard, now_ms)
+        self.full.on_time(shard, now_ms)
+
+    def set_policy(self, policy: Policy) -> None:
+        """Take in what the policy says of the tenants."""
+        self._policy = policy
+        if self.tree is not None:
+            self.tree.set_policy(policy)
 
     def _set(self, shard: int, text: str, line: str) -> None:
         """Take in the line of a kind; '' means that nothing of the kind waits."""
@@ -96,6 +136,11 @@ class QueueCopy:
             waiting.first = now.first
             waiting.last = now.last
             waiting.why = now.why
+            if waiting.full:
+                self.full.on_line(waiting)
+                return
+            if self.tree is not None:
+                self.tree.set(waiting, waiting.first)
             if not now.why:
                 self.blocked.on_unexplained(waiting.group)
 
@@ -105,11 +150,63 @@ class QueueCopy:
             kind = Kind.of(text)
         except ValueError:
             return  # nobody can submit such a kind: the leader repairs the line
-        group = self._group(kind)
+        group = self.group_of(kind)
         waiting = WaitingKind(kind, group, line.count, line.first, line.last, line.why, shard)
-        self.kinds[shard][text] = group.waiting[shard, text] = waiting
-        if not line.why:
+        waiting.asks = asks_of(kind)
+        self.kinds[shard][text] = waiting
+        if self.tree is None and kind.tenant:
+            self._plant()
+        room = self.accounts.room(waiting.asks, shard)
+        if room.tasks > 0:
+            self._join(waiting)
+        else:
+            self.full.add(waiting, room)
+
+    def find_full(self, groups: Iterable[KindGroup]) -> None:
+        """Take the kinds for which an account has no room out of these groups."""
+        for group in [*groups]:
+            for waiting in [*group.waiting.values()]:
+                if waiting.asks:
+                    room = self.accounts.room(waiting.asks, waiting.shard)
+                    if room.tasks <= 0:
+                        self.on_full(waiting, room)
+
+    def _plant(self) -> None:
+        """Make the tree, with all kinds that are in groups."""
+        self.tree = Tree(self.accounts, self._policy)
+        for group in self._groups.values():
+            for waiting in group.waiting.values():
+                self.tree.set(waiting, waiting.first)
+        for group in self._open:
+            self.tree.open(group)
+
+    def _join(self, waiting: WaitingKind) -> None:
+        """Put a kind into its group."""
+        group = waiting.group = self._group(waiting.kind)
+        group.waiting[waiting.shard, waiting.kind.text] = waiting
+        if self.tree is not None:
+            self.tree.set(waiting, waiting.first)
+            if group in self._open:
+                self.tree.open(group)
+        if not waiting.why:
             self.blocked.on_unexplained(group)
+
+    def _leave(self, waiting: WaitingKind) -> None:
+        """Take a kind out of its group."""
+        group = waiting.group
+        if self.tree is not None:
+            self.tree.discard(waiting)
+        del group.waiting[waiting.shard, waiting.kind.text]
+        if not group.waiting:
+            del self._groups[group.key]
+            self._open.pop(group, None)
+            self._fresh.pop(group, None)
+            self.blocked.discard(group)
+
+    def on_full(self, waiting: WaitingKind, room: Room) -> None:
+        """Take a kind out of its group, because an account has no room for it."""
+        self._leave(waiting)
+        self.full.add(waiting, room)
 
     def group_of(self, kind: Kind) -> KindGroup:
         """Return the group of a kind, even if nothing of the kind waits any more."""
@@ -137,13 +234,10 @@ class QueueCopy:
         waiting = self.kinds[shard].pop(text, None)
         if waiting is None:
             return
-        group = waiting.group
-        del group.waiting[shard, text]
-        if not group.waiting:
-            del self._groups[group.key]
-            self._open.pop(group, None)
-            self._fresh.pop(group, None)
-            self.blocked.discard(group)
+        if waiting.full:
+            self.full.discard(waiting)
+        else:
+            self._leave(waiting)
 
     def forget_reasons(self, shard: int | None = None) -> None:
         """Forget the reasons in the lines of a shard, or of all shards if `shard` is None.
@@ -153,7 +247,9 @@ class QueueCopy:
         for kinds in self.kinds if shard is None else [self.kinds[shard]]:
             for waiting in kinds.values():
                 waiting.why = None
-                if waiting.group in self.blocked:
+                if waiting.full:
+                    self.full.unexplained[waiting] = None
+                elif waiting.group in self.blocked:
                     self.blocked.on_unexplained(waiting.group)
 
     def set_barred(self, barred: BarredNodes) -> bool:
@@ -174,17 +270,19 @@ class QueueCopy:
         self.blocked = BlockedGroups()
         self._open.clear()
         self._fresh.clear()
-        for shard, kinds in enumerate(self.kinds):
-            for text, waiting in kinds.items():
-                waiting.group = self._group(waiting.kind)
-                waiting.group.waiting[shard, text] = waiting
+        waiting_kinds = [*chain.from_iterable(kinds.values() for kinds in self.kinds)]
+        is_tree = any(waiting.kind.tenant for waiting in waiting_kinds)
+        self.tree = Tree(self.accounts, self._policy) if is_tree else None
+        for waiting in waiting_kinds:
+            if not waiting.full:
+                self._join(waiting)
 
     # -- seats -------------------------------------------------------------------------------------
 
     @property
     def any_open(self) -> bool:
         """True if some group may find a seat."""
-        return bool(self._open or self._fresh)
+        return bool(self._open or self._fresh or self.full.any_roomier)
 
     def open_kinds(self, changed: Collection[int], tried: Collection[KindGroup]) -> list[SeatTurn]:
         """Return a heap of the kinds that may find a seat, in the order in which they get seats.
@@ -209,25 +307,42 @@ class QueueCopy:
         return heap
 
     def seat_turn(self, waiting: WaitingKind, done: int, number: int) -> SeatTurn:
-        """Return the turn of a kind of which `done` tasks have seats. number: breaks ties.
-
-        With one shard the age decides. With several shards, the kinds of one block follow by shard,
-        so that a round trip takes from few shards.
-        """
-        order = float(waiting.order(done))
-        if self.shards == 1:
-            return order, 0, order, number, waiting
-        return order // BLOCK, (waiting.shard - self.home) % self.shards, order, number, waiting
+        """Return the turn of a kind of which `done` tasks have seats. number: breaks ties."""
+        return float(waiting.order(done)), number, waiting
 
     def ahead(self, waiting: WaitingKind, done: int, following: SeatTurn) -> int:
         """Estimate how many tasks of a kind go before another kind; at least 1.
 
         The count begins with task number `done`.
         """
-        if following[-1].shard == waiting.shard:
-            return waiting.before(following[2], done)
-        block = max(following[0], waiting.order(done) // BLOCK + 1)
-        return waiting.before(block * BLOCK - 1, done)
+        order, _, following_kind = following
+        is_of_shard = following_kind.shard == waiting.shard
+        return waiting.before(order if is_of_shard else order + EQUALLY_URGENT, done)
+
+    def begin_plan(self) -> None:
+        """Let the tree know what all nodes have, and what is used."""
+        assert self.tree is not None, "without tenants the age decides"
+        self.tree.set_totals(self._view.totals())
+        self.tree.set_used(self._view.used())
+
+    def open_groups(self, changed: Collection[int], tried: Collection[KindGroup]) -> bool:
+        """Open groups as `open_kinds` does, in the tree; return whether a kind may be picked."""
+        assert self.tree is not None, "without tenants the age decides"
+        self._reopen(changed, tried)
+        return self.tree.pick() is not None
+
+    def end_plan(self, seated: Collection[WaitingKind], left_out: Collection[KindGroup]) -> None:
+        """Put the tree in the state before a plan: its reserved tasks may not come.
+
+        seated: kinds that have got seats. left_out: groups that were closed for the plan.
+        """
+        assert self.tree is not None, "without tenants the age decides"
+        for waiting in seated:
+            if not waiting.full:
+                self.tree.set(waiting, waiting.first)
+        for group in {*left_out, *(waiting.group for waiting in seated)}:
+            if group in self._open:
+                self.tree.open(group)
 
     def block(self, group: KindGroup) -> None:
         """Mark a group that found no seat.
@@ -237,9 +352,13 @@ class QueueCopy:
         group.blocked = True
         self._open.pop(group, None)
         self.blocked.add(group)
+        if self.tree is not None:
+            self.tree.close(group)
 
     def _reopen(self, changed: Collection[int], tried: Collection[KindGroup]) -> None:
         """Open the oldest blocked groups that may fit into a changed partition, or that are new."""
+        for waiting in self.full.leave() if self.full.any_roomier else ():
+            self._join(waiting)
         partitions = self._view.partitions
         candidates = self.blocked.fitting([partitions[p] for p in changed])
         if len(self._fresh) <= GROUPS_AT_ONCE:
@@ -260,3 +379,5 @@ class QueueCopy:
             self.blocked.discard(group)
             self._fresh.pop(group, None)
             self._open[group] = None
+            if self.tree is not None:
+                self.tree.open(group)

@@ -47,6 +47,19 @@ def sample_seats(
     return reservations
 
 
+def split_off(reservations: list[Reservation], count: int) -> list[Reservation]:
+    """Remove `count` seats from the front of reservations; return them as reservations."""
+    split: list[Reservation] = []
+    while count and reservations:
+        reservation = reservations[0]
+        if len(reservation) <= count:
+            split.append(reservations.pop(0))
+        else:
+            split.append(reservation.split(count))
+        count -= len(split[-1])
+    return split
+
+
 def _move_up(reservation: Reservation, node: str) -> bool:
     """Make the first seat that is not on this node the first of all; False if there is none."""
     avoided = reservation.partition.offers.index_of(node)

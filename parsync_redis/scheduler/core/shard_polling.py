@@ -48,11 +48,7 @@ class ShardPolling:
         return bool(self._due or self._behind or self._anywhere)
 
     def on_gap(self, ordinal: int, members: int, gap: int) -> None:
-        """Look at the scheduler's share of the shards.
-
-        Among equally old tasks, those of the first shard of the share go first.
-        """
-        self._queue.home = (ordinal + gap) % self._queue.shards
+        """Look at the scheduler's share of the shards."""
         self._due.update(shards_of(ordinal, members, gap, self._queue.shards), self._queue.away)
 
     def on_wake(self, shard: int) -> None:

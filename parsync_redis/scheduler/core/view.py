@@ -3,7 +3,7 @@
 The view also has the facts that follow from all nodes together.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -78,6 +78,14 @@ class View:
     def free_count(self) -> int:
         """Number of free slots, by this copy."""
         return sum(partition.free_count for partition in self.partitions)
+
+    def totals(self) -> dict[str, int]:
+        """Return what all open nodes have, in thousandths, `slots` too."""
+        return _sum(partition.offers.totals for partition in self.partitions)
+
+    def used(self) -> dict[str, int]:
+        """Return what is not free on all open nodes, by this copy."""
+        return _sum(partition.used() for partition in self.partitions)
 
     def rescale(self) -> None:
         """Compute the facts that depend on all nodes.
@@ -182,6 +190,15 @@ class View:
                 first_with_offer = self._offers.get((node.offer.text, digest))
                 if first_with_offer is None or node.name < first_with_offer[0]:
                     self._offers[node.offer.text, digest] = node.name, node.offer
+
+
+def _sum(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the sum of amounts, by name."""
+    total: dict[str, int] = {}
+    for of_partition in amounts:
+        for name, amount in of_partition.items():
+            total[name] = total.get(name, 0) + amount
+    return total
 
 
 def fitting(

@@ -26,6 +26,15 @@ def is_mine(waiting: WaitingKind, ordinal: int, members: int) -> bool:
     return crc32(waiting.kind.text.encode()) % members == ordinal
 
 
+def write_reason(plan: Plan, waiting: WaitingKind, why: str) -> bool:
+    """Plan to write the reason of a kind, if it has changed; return whether it has."""
+    if waiting.why == why:
+        return False
+    plan.reasons.setdefault(waiting.shard, []).append((waiting.kind.text, why))
+    waiting.why = why
+    return True
+
+
 class Explainer:
     """The groups whose reasons are to be found."""
 
@@ -56,11 +65,15 @@ class Explainer:
         """Plan to write the reasons of the kinds that are scheduler `ordinal`'s of `members`."""
         if self._gap:
             self._find_due()
+            self._explain_full(plan, ordinal, members)
         room = GROUPS_PER_TURN
         written = 0
         while room and self._due and written < MAX_BATCH:
             group, _ = self._due.popitem(last=False)
             if not group.blocked or group not in self._queue.blocked:
+                continue
+            self._queue.find_full([group])
+            if group not in self._queue.blocked:
                 continue
             self._queue.blocked.on_explained(group)
             kinds = group.waiting.values()
@@ -71,8 +84,12 @@ class Explainer:
             why = self._view.explain(
                 group.needs, group.knowers, self._queue.barred.sentences(group), group.barred
             )
-            for waiting in own_kinds:
-                if waiting.why != why:
-                    plan.reasons.setdefault(waiting.shard, []).append((waiting.kind.text, why))
-                    waiting.why = why
-                    written += 1
+            written += sum([write_reason(plan, waiting, why) for waiting in own_kinds])
+
+    def _explain_full(self, plan: Plan, ordinal: int, members: int) -> None:
+        """Plan to write which account has no room for a kind."""
+        accounts = self._queue.accounts
+        for waiting in self._queue.full.to_explain(MAX_BATCH, EXPLAINED_AGAIN):
+            why = accounts.why(waiting.kind, waiting.shard)
+            if why and is_mine(waiting, ordinal, members):
+                write_reason(plan, waiting, why)

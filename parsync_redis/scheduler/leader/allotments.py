@@ -79,11 +79,11 @@ class Sharing:
     def _see(self, parts: Sequence[ShardPart], now_pass: int) -> list[bool]:
         """Note what the shards say; return which shards want more."""
         for shard, part in enumerate(parts):
-            if part.full:
+            if part.line.is_full:
                 self.refused[shard] = now_pass
             if part.line.count:
                 self.unserved.discard(shard)
-            if part.full or part.line.count:
+            if part.line.is_full or part.line.count:
                 self.used = now_pass
         for shard in [s for s, last in self.refused.items() if last <= now_pass - WANTS_PASSES]:
             del self.refused[shard]
@@ -111,7 +111,7 @@ class Sharing:
             starving = [
                 shard
                 for shard, part in enumerate(parts)
-                if part.full
+                if part.line.is_full
                 and (shard == own or shard not in self.unserved)
                 and _has(part, equal[shard])
                 and not _progresses(part, now_ms)
@@ -255,7 +255,7 @@ def _parts_by_account(replies: Sequence[AllotReply]) -> dict[str, list[ShardPart
     accounts: dict[str, list[ShardPart]] = {}
     for name in {name for reply in replies for name in reply.parts}:
         ceiling = next(reply.parts[name].ceiling for reply in replies if name in reply.parts)
-        unlisted = ShardPart(ceiling, {}, AccountLine(), False, False)
+        unlisted = ShardPart(ceiling, {}, AccountLine(), False)
         accounts[name] = [reply.parts.get(name, unlisted) for reply in replies]
     return accounts
 

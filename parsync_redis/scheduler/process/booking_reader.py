@@ -58,6 +58,7 @@ class BookingReader:
         """Once in a gap find the large kinds without room, and read the bookings, if any."""
         queue = self._core.queue
         self._least.see(islice(queue.groups, MAX_GROUPS), now_s)
+        queue.find_full(queue.blocked.strict)
         self._large = find_large(queue.blocked.strict, self._least) if queue.blocked.strict else ()
         if not self.heard and not queue.barred:
             return

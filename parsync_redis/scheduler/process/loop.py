@@ -28,6 +28,7 @@ from .booking_reader import BookingReader
 from .listener import TICKS_LOST, Listener
 from .membership import RENEWALS_PER_LEASE, Membership, Rank, Stats
 from .plan_runner import PlanRunner
+from .policy_reader import PolicyReader
 from .taken_tasks import TakenTasks
 from .tick_clock import PeriodicDuty, TickClock
 
@@ -107,6 +108,7 @@ class Scheduler:
             name, config.partitions, strategy, settings.tau_s, dice, shards=config.shards
         )
         self._backfill = BookingReader(store, self.core, config.gap_s, config.lease_s)
+        self._policy = PolicyReader(store, self.core)
         self.listener = Listener(store, name, config.partitions)
         self._stats = first_figures()
         self._health = health or HealthFile()
@@ -130,6 +132,7 @@ class Scheduler:
             PeriodicDuty(config.lease_s, lambda _: self._taken.give_back_strays()),
             PeriodicDuty(OBSERVE_S, self._observe),
             PeriodicDuty(config.gap_s, self._backfill.work),
+            PeriodicDuty(config.gap_s, lambda _: self._policy.work()),
             PeriodicDuty(CHOOSE_EVERY_S, lambda _: self.core.waits.choose()),
             PeriodicDuty(config.lease_s / RENEWALS_PER_LEASE, lambda _: self._say_well()),
         ]

@@ -24,8 +24,7 @@ from ...store.server.server_info import ServerRun
 from ...store.store import Store
 from ..core.large_kinds import LargeKind
 from ..leader.janitor import LeaderWork
-from ..leader.orders import OrderDuty
-from .guarded import guarded, unless_away
+from .guarded import unless_away
 from .lease_watch import HighWaterMarks, Leadership
 
 log = logging.getLogger("parsync.scheduler")
@@ -91,7 +90,6 @@ class Membership(threading.Thread):
         self._counters = dict[str, int]()
         self.renewed_s = 0.0
         self._marks = HighWaterMarks()
-        self._orders = OrderDuty(store)
         self._runs = dict[str, ServerRun]()
         self._restarted = False
         self._unkept = False
@@ -188,17 +186,12 @@ class Membership(threading.Thread):
             self._poked.wait(max(0.0, wait_s))
 
     def tick(self) -> None:
-        """Publish a tick.
-
-        With the first of each gap, level the submission counters of the shards.
-        """
+        """Publish a tick."""
         self._sequence += 1
         booked = " booked" if self._work.booked else ""
         self.store.read(
             "spublish", self.store.keys.tick, f"tick {self._sequence} {self.rank.epoch}{booked}"
         )
-        if self._sequence % self.rank.members == 0:
-            guarded(self.store, "orders", self._orders.work)
 
     def beat(self) -> None:
         """Renew, look whether servers restarted or lost writes, and let a leader's pass be done."""

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, cast
 
@@ -56,6 +57,8 @@ class PlanRunner:
         self._core = core
         # by shard, when its next delayed task is due, on the scheduler's clock
         self._due_s: dict[int, float] = {}
+        # by shard, the time of its server when the scheduler's clock was 0, at the earliest
+        self._server_ms: dict[int, float] = {}
         self.doubtful: set[int] = set()
         self._answering: set[int] = set()
         # the partitions and shards whose servers are away
@@ -66,8 +69,12 @@ class PlanRunner:
 
     @property
     def due_s(self) -> float:
-        """When the next delayed task is due (monotonic); inf if none is."""
-        return min(self._due_s.values(), default=float("inf"))
+        """When the next delayed task or token of a rate is due (monotonic); inf if none is."""
+        tokens_s = (
+            (self._core.token_due_ms(shard) - server_ms) / 1000
+            for shard, server_ms in self._server_ms.items()
+        )
+        return min(chain(self._due_s.values(), tokens_s), default=float("inf"))
 
     def take_answering(self) -> set[int]:
         """Return the shards that were doubtful and answer again, each once."""
@@ -76,10 +83,14 @@ class PlanRunner:
         return answering
 
     def wake_if_due(self, now_s: float) -> None:
-        """Look at the shards where a delayed task is due."""
+        """Look at the shards where a delayed task is due, or the token of a rate."""
         for shard in [shard for shard, due_s in self._due_s.items() if due_s <= now_s]:
             del self._due_s[shard]
             self._core.on_wake(shard)
+        for shard, server_ms in self._server_ms.items():
+            due_ms = self._core.token_due_ms(shard)
+            if (due_ms - server_ms) / 1000 <= now_s:
+                self._core.on_time(shard, max(due_ms, 1000 * now_s + server_ms))
 
     def carry_out(self, plan: Plan, clock: Callable[[], float]) -> None:
         """Carry out a plan. Raises what `Runner.run_all` raises.
@@ -176,6 +187,7 @@ class PlanRunner:
             self.doubtful.discard(took.shard)
             self._answering.add(took.shard)
         self._due_s.pop(took.shard, None)
+        self._server_ms[took.shard] = took.now_ms - 1000 * now_s
         if took.due_ms is not None:
             self._due_s[took.shard] = now_s + max(
                 DELAYED_PAUSE_S, (took.due_ms - took.now_ms) / 1000

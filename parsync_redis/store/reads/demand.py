@@ -8,6 +8,7 @@ from typing import Final
 
 from ...model.ids import readable, shown
 from ...model.kind import Kind, KindLine
+from ...model.order import ORDERS_OF_PRIORITY
 from ...model.views import KindView
 from ..store import Store
 
@@ -18,9 +19,6 @@ _DAMAGED_SHOWN: Final = 3
 
 LOSS_FIELDS: Final = ("lost", "died")
 """Fields of `meta` that count lost attempts and tasks that died."""
-
-_ORDERS_PER_PRIORITY: Final = 10**12
-"""Number of orders of a priority: an order is (9 - priority) * 10^12 + the submission's number."""
 
 MAX_MIXED_KINDS: Final = 100
 """Maximum number of kinds with several priorities whose first task of each priority is read.
@@ -143,25 +141,26 @@ def _gather(lines: Iterable[ShardLine]) -> dict[str, KindLine]:
 def read_oldest(
     store: Store, lines: Sequence[ShardLine], group_of: Callable[[str], str]
 ) -> dict[str, int]:
-    """Return, by group, since when (server time, ms) its first submitted waiting task can be taken.
+    """Return, by group, since when (server time, ms) a waiting task of it can be taken.
 
-    group_of: returns the group of a kind by its text. A group whose task has just left the queue is
-    missing. Raises ServerUnreachable.
+    It is the task that should start first, whatever its priority. group_of: returns the group of a
+    kind by its text. A group whose task has just left the queue is missing. Raises
+    ServerUnreachable.
     """
     firsts = {(shard, kind): [line.first] for shard, kind, line in lines}
     mixed = [line for line in lines if _levels(line[2])]
     mixed = nlargest(MAX_MIXED_KINDS, mixed, key=lambda shard_line: shard_line[2].count)
     reads = [(shard, kind, level) for shard, kind, line in mixed for level in _levels(line)]
     pages = _pages(
-        store, [(shard, kind, level * _ORDERS_PER_PRIORITY) for shard, kind, level in reads]
+        store, [(shard, kind, level * ORDERS_OF_PRIORITY) for shard, kind, level in reads]
     )
     for (shard, kind, _), page in zip(reads, pages, strict=True):
         firsts[shard, kind] += [int(order) for _, order in page]
-    # by group: (submission's number, order, shard, kind)
+    # by group: (the time by which the task should start, order, shard, kind)
     oldest: dict[str, tuple[int, int, int, str]] = {}
     for (shard, kind), orders in firsts.items():
-        first = min(orders, key=lambda order: order % _ORDERS_PER_PRIORITY)
-        candidate = (first % _ORDERS_PER_PRIORITY, first, shard, kind)
+        first = min(orders, key=lambda order: order % ORDERS_OF_PRIORITY)
+        candidate = (first % ORDERS_OF_PRIORITY, first, shard, kind)
         group = group_of(kind)
         oldest[group] = min(oldest.get(group, candidate), candidate)
     if not oldest:
@@ -182,9 +181,7 @@ def _levels(line: KindLine) -> range:
     A level is 9 - priority. The first task's own level is left out; the bound comes from the kind's
     last order.
     """
-    return range(
-        line.first // _ORDERS_PER_PRIORITY + 1, min(line.last // _ORDERS_PER_PRIORITY, 9) + 1
-    )
+    return range(line.first // ORDERS_OF_PRIORITY + 1, min(line.last // ORDERS_OF_PRIORITY, 9) + 1)
 
 
 def _pages(store: Store, reads: Sequence[tuple[int, str, int]]) -> list[list[tuple[bytes, float]]]:
@@ -195,7 +192,7 @@ def _pages(store: Store, reads: Sequence[tuple[int, str, int]]) -> list[list[tup
     """
     commands = []
     for shard, kind, order in reads:
-        end = (order // _ORDERS_PER_PRIORITY + 1) * _ORDERS_PER_PRIORITY - 1
+        end = (order // ORDERS_OF_PRIORITY + 1) * ORDERS_OF_PRIORITY - 1
         commands.append(
             (
                 "zrange",

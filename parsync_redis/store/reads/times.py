@@ -1,12 +1,21 @@
 """Read the learnt run times of tasks, by name."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
+from ...errors import AccessDenied, ServerUnreachable
 from ...model.ids import readable
 from ...model.octaves import TimeHistogram
 from ...model.times import LearntTimes, RunTimes
 from ...model.views import NameView
 from ..runner import Runner
+
+MEANS_KEPT_S: Final = 60.0
+"""For so long a process that submits goes by the mean run time that it has read."""
+
+MAX_MEANS: Final = 10_000
+"""Maximum number of names whose means a process keeps."""
 
 
 def read_times(store: Runner) -> LearntTimes:
@@ -20,6 +29,44 @@ def read_times_of(store: Runner, fields: Sequence[str]) -> LearntTimes:
     return _learnt(
         {field: readable(text) for field, text in zip(fields, texts, strict=True) if text}
     )
+
+
+class LearntMeans:
+    """The mean run times of names, as they were at most MEANS_KEPT_S ago.
+
+    A name is read once in that time, so submitting costs a round trip for a name now and then. A
+    server that does not answer leaves the earlier mean as it is.
+    """
+
+    def __init__(self, store: Runner, time_s: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._time_s = time_s
+        # name -> when it was read, and its mean
+        self._means: dict[str, tuple[float, float | None]] = {}
+
+    def of(self, names: Iterable[str]) -> dict[str, float | None]:
+        """Return the mean run time (ms) of each name; None if it is not known."""
+        unique_names = dict.fromkeys(names)
+        now_s = self._time_s()
+        due = [
+            name
+            for name in unique_names
+            if name not in self._means or now_s - self._means[name][0] >= MEANS_KEPT_S
+        ]
+        if len(self._means) + len(due) > MAX_MEANS:
+            self._means = {name: self._means[name] for name in unique_names if name in self._means}
+        if due:
+            self._read(due, now_s)
+        return {name: self._means[name][1] for name in unique_names}
+
+    def _read(self, names: Sequence[str], now_s: float) -> None:
+        try:
+            learnt = read_times_of(self._store, names)
+        except (AccessDenied, ServerUnreachable):
+            means = {name: self._means.get(name, (0.0, None))[1] for name in names}
+        else:
+            means = {name: learnt[name].mean_ms if name in learnt else None for name in names}
+        self._means |= {name: (now_s, mean_ms) for name, mean_ms in means.items()}
 
 
 def _learnt(lines: Mapping[str, str]) -> LearntTimes:

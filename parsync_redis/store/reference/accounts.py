@@ -21,7 +21,7 @@ _RATE: Final = re.compile(r"rate=(\d+)/(\d+)(?: burst=(\d+))?")
 
 
 @dataclass(slots=True)
-class AccountLine:
+class Holding:
     """What counts to an account.
 
     holders: id -> since when (ms). amounts: what they hold, in thousandths. next_ms: until when the
@@ -51,7 +51,7 @@ class AccountLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Ceiling:
+class Allowance:
     """What an account may hold (thousandths), and the interval (ms) and the burst of a rate."""
 
     allowed: Mapping[str, int]
@@ -61,7 +61,7 @@ class Ceiling:
     divided: bool = False
 
     @classmethod
-    def of(cls, text: str) -> "Ceiling":
+    def of(cls, text: str) -> "Allowance":
         """Read the text of a ceiling."""
         rate = _RATE.search(text)
         allowed = {
@@ -75,7 +75,7 @@ class Ceiling:
         interval_ms = int(rate[2]) / int(rate[1])
         return cls(allowed, interval_ms, int(rate[3] or 1), interval_ms, divided)
 
-    def part(self, allotment: str | None) -> "Ceiling":
+    def part(self, allotment: str | None) -> "Allowance":
         """Return what an allotment leaves of the ceiling."""
         parts = dict(_CEILING_WORD.findall(allotment or ""))
         burst = min(self.burst, int(parts.get("burst", 0)))
@@ -95,7 +95,7 @@ class Accounts:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.lines: dict[str, AccountLine] = {}
+        self.lines: dict[str, Holding] = {}
         self.ceilings: dict[str, str] = {}
         self.allotments: dict[str, str] = {}
         self.seal = ""
@@ -106,15 +106,16 @@ class Accounts:
         """Return the ceiling of an account, None without one."""
         return self.ceilings.get(account, self.ceilings.get(pattern_of(account)))
 
-    def _ceiling(self, account: str) -> Ceiling:
+    def _ceiling(self, account: str) -> Allowance:
         """Return what the account may hold in this shard."""
-        ceiling = Ceiling.of(self.ceiling_text(account) or "")
+        ceiling = Allowance.of(self.ceiling_text(account) or "")
         return ceiling.part(self.allotments.get(account)) if ceiling.divided else ceiling
 
     def line(self, account: str) -> str:
         """Return 'HELD of CEILING', as a scheduler hears it."""
-        line = self.lines.get(account) or AccountLine()
-        return f"{line.text} of {self._own_text(account)}"
+        line = self.lines.get(account) or Holding()
+        mark = " full" if line.full and self._ceiling(account).divided else ""
+        return f"{line.text}{mark} of {self._own_text(account)}"
 
     def _own_text(self, account: str) -> str:
         text = self.ceiling_text(account) or "-"
@@ -127,7 +128,7 @@ class Accounts:
             whole = int(rate[3] or 1)
             words["rate"] = f"rate={max(1, int(rate[1]) * own.burst)}/{int(rate[2]) * whole}"
         names = re.findall(r"([a-z][a-z0-9_.]*)=", text.partition(" shards=")[0])
-        return " ".join(words[name] for name in names)
+        return " ".join([*(words[name] for name in names), text.split()[-1]])
 
     def allot(
         self, seal: str, salt: str, rows: Iterable[tuple[str, str, str]]
@@ -154,12 +155,12 @@ class Accounts:
 
     def allotment_words(self, account: str) -> list[str]:
         """Return what `allot` tells of an account: ceiling, allotment and line."""
-        line = self.lines.get(account) or AccountLine()
+        line = self.lines.get(account) or Holding()
         text = line.text + (" full" if line.full else "")
         return [self.ceiling_text(account) or "-", self.allotments.get(account, ""), text]
 
-    def _line(self, account: str) -> AccountLine:
-        return self.lines.setdefault(account, AccountLine())
+    def _line(self, account: str) -> Holding:
+        return self.lines.setdefault(account, Holding())
 
     def room(self, kind: str, limit: int) -> int:
         """Return how many tasks of a kind may be taken, `limit` at most."""

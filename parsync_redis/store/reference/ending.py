@@ -97,8 +97,12 @@ class Ending(Tasks):
             del self.expires[id]
             if task is None or task.state.final:
                 continue
-            if task.state in (PLACED, RUNNING):
-                self.expires[id] = now + EXPIRY_RECHECK_MS
+            has_run = task.state in (PLACED, RUNNING)
+            if has_run or (task.next is not None and not self._expired(task)):
+                # a line does not have its successor's expiry yet
+                own = None if has_run else task.expires_ms
+                recheck_ms = now + EXPIRY_RECHECK_MS
+                self.expires[id] = recheck_ms if own is None else min(recheck_ms, own)
             elif task.expires_ms is None:
                 continue
             elif not self._expired(task):

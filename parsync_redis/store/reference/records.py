@@ -54,20 +54,20 @@ class Job(NamedTuple):
 class Successor(NamedTuple):
     """A job that follows under the same id, after the running attempt.
 
-    due_ms: None for at once. expires_ms: None for never.
+    due_ms: None for at once. expires_ms: None for never. order: None for the order of the task.
     """
 
     job: Job
     due_ms: int | None
     expires_ms: int | None
+    order: int | None = None
 
     @property
     def text(self) -> str:
         """The rare field `next` of the task."""
         due = "-" if self.due_ms is None else self.due_ms
-        return (
-            f"{self.job.priority} {due} {self.job.options(expires=self.expires_ms)} {self.job.kind}"
-        )
+        options = self.job.options(expires=self.expires_ms, order=self.order)
+        return f"{self.job.priority} {due} {options} {self.job.kind}"
 
 
 @dataclass(slots=True)

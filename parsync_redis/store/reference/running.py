@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...model.kind import Kind
+from ...model.order import with_priority
 from ...model.place import Place
 from ...model.record import owner_of
 from ...model.replies import Took, last_of_each
@@ -220,9 +221,9 @@ class Running(Tasks):
             kind = task.job.kind
             renewed = task.next is not None
             task.last = None if renewed else task.last
-            job, due, task.expires_ms = task.next or (task.job, None, task.expires_ms)
+            job, due, task.expires_ms, order = task.next or (task.job, None, task.expires_ms, None)
             task.job = job._replace(publication=job.publication or task.job.publication)
-            task.order = (9 - job.priority) * 10**12 + task.order % 10**12
+            task.order = order or with_priority(task.order, job.priority)
             task.starts = 0
             task.next = None
             task.why = None

@@ -9,6 +9,7 @@ from ...model.account import limits_of
 from ...model.apps import KnownTasks, digest_of
 from ...model.kind import Kind, split_kind
 from ...model.needs import QUEUE_LABEL, parse_needs, parse_resources
+from ...model.order import PATIENCE_MS, order_of
 from ...model.task import StoredState
 from ...placement.fits import fits
 from .records import RUNNING, Args, Job, Successor, Task
@@ -38,7 +39,9 @@ class Submitting(Tasks):
             )
             due = self._after(options.get("delay", ""))
             expiry = self._after(options.get("expiry", ""))
-            word = self._admit(r.id, job, due, "wait" in options, options.get("after", ""), expiry)
+            start = int(options["start"]) if "start" in options else None
+            after = options.get("after", "")
+            word = self._admit(r.id, job, due, "wait" in options, after, expiry, start)
             if word != "submitted":
                 replies += [str(number), word]
         self._write_kinds(args.channel)
@@ -49,13 +52,12 @@ class Submitting(Tasks):
             return "elsewhere"
         return "" if args.apps in ("", str(self.apps_ms)) else "changed"
 
-    def align(self, keys: Sequence[str], args: Args) -> int:
-        """Fix the number of shards, and raise the number of submissions."""
+    def fix_shards(self, keys: Sequence[str], args: Args) -> int:
+        """Fix the number of shards."""
         fixed = self.shards
         if fixed in ("", "?"):
             fixed = args.usual if self.submitted else args.shards
             self.shards = "?" if args.shards == "0" else fixed
-        self.submitted = max(self.submitted, int(args.level))
         return int(fixed)
 
     def admit(
@@ -66,14 +68,22 @@ class Submitting(Tasks):
         wait: bool = False,
         after: str = "",
         expiry: int | None = None,
+        start: int | None = None,
     ) -> str:
         """Submit one task and return its word."""
-        word = self._admit(id, job, due, wait, after, expiry)
+        word = self._admit(id, job, due, wait, after, expiry, start)
         self.write_kinds()
         return word
 
     def _admit(
-        self, id: str, job: Job, due: int | None, wait: bool, after: str, expiry: int | None
+        self,
+        id: str,
+        job: Job,
+        due: int | None,
+        wait: bool,
+        after: str,
+        expiry: int | None,
+        start: int | None,
     ) -> str:
         task = self.find(id)
         published = (
@@ -84,13 +94,16 @@ class Submitting(Tasks):
         anew = not after and job.publication not in ("", *published)
         from_its_run = task is not None and task.state == RUNNING and after == task.attempt
         if task and (from_its_run or (anew and task.has_run and not task.state.final)):
-            asks_anew = split_kind(task.job.kind)[:2] != split_kind(job.kind)[:2]
+            kind = split_kind(job.kind)
+            task_kind = split_kind(task.job.kind)
+            asks_anew = (*task_kind[:2], task_kind.limits) != (*kind[:2], kind.limits)
             if asks_anew and not wait and (refusal := self._judge(job)):
                 return refusal
             published_next = task.next is not None and task.next.job.publication
             if not (from_its_run and published_next):  # A published successor precedes a retry.
+                order = None if start is None else self._new_order(job, start)
                 task.next = Successor(
-                    job._replace(publication="" if after else job.publication), due, expiry
+                    job._replace(publication="" if after else job.publication), due, expiry, order
                 )
             if expiry is not None:
                 self.expires[id] = expiry
@@ -108,7 +121,7 @@ class Submitting(Tasks):
             return refusal
         self.forget(id)
         self.submitted += 1
-        order = (9 - job.priority) * 10**12 + self.submitted
+        order = self._new_order(job, PATIENCE_MS if start is None else start)
         now_ms = self.world.now_ms
         task = self.tasks[id] = Task(
             job, order, self.submitted, now_ms, ready_ms=now_ms, expires_ms=expiry
@@ -117,6 +130,11 @@ class Submitting(Tasks):
             self.expires[id] = expiry
         self._to_pending(id, task, due)
         return "submitted"
+
+    def _new_order(self, job: Job, start: int) -> int:
+        """Return the order of a task that should start so many ms after its submission."""
+        self.version = self.next_version
+        return order_of(job.priority, self.version + 100 * start)
 
     def _judge(self, job: Job) -> str:
         offers = [parse_resources(offer) for offer in set(self.shapes.values())]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ...model.apps import KnownTasks
 from ...model.kind import KindLine
+from ...model.order import EARLIEST_START_MS, YEAR_2020
 from ...model.task import StoredState
 from .accounts import Accounts
 from .records import MAX_OUTBOX, PENDING, PLACED, RUNNING, TAKEN, Args, Task, World
@@ -72,6 +73,12 @@ class Waiting:
         """The number of waiting tasks."""
         return sum(len(queue.orders) for queue in self.kinds.values())
 
+    @property
+    def next_version(self) -> int:
+        """The version that the next change or submission gets."""
+        earliest = YEAR_2020 - 100 * EARLIEST_START_MS
+        return max(self.version, self.world.now_ms * 100 - 1, earliest) + 1
+
     def enter(self, kind: str, id: str, order: int) -> None:
         """Add a waiting task to its kind's queue."""
         self._touched[kind] = None
@@ -96,7 +103,7 @@ class Waiting:
         began = False
         names = [*self._touched, *(f"={account}" for account in self.accounts.write())]
         for name in names:
-            self.version = max(self.version + 1, self.world.now_ms * 100)
+            self.version = self.next_version
             self.changed.pop(name, None)
             self.changed[name] = self.version
         for kind in self._touched:

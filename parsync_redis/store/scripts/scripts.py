@@ -20,6 +20,7 @@ from .inline import inline_single_calls
 _INCLUDE: Final = re.compile(r"^--- @include ([\w/]+)$", re.MULTILINE)
 _ARGUMENTS: Final = "lib/call/arguments"
 _RARE: Final = re.compile(r"in_full\(\)\.(\w+)")
+_COUNTING: Final = re.compile(r"counting\(\)\.(\w+)")
 _RARE_MARK: Final = "-- in_full\n"
 _STATE: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = .*\n", re.MULTILINE)
 _CONSTANT_NAME: Final = re.compile(r"\b[A-Z_]+\b")
@@ -137,7 +138,9 @@ def compose(header: Header, folder: Path, inline: bool = True) -> str:
     library functions that the script does not call are left out. Functions that the script calls as
     in_full().NAME are made when they are needed, with the tables that only they use. Such functions
     do not share the other functions, because each shared function would cost as much again in every
-    run. The script's own lines look up string.format and similar functions once.
+    run. Functions of accounts are called as counting().NAME, and made for themselves: a task that
+    counts to accounts is no rare case. The script's own lines look up string.format and similar
+    functions once.
     """
     verb = f"verbs/{header.verb}"
     own_text = _INCLUDE.sub("", _read(verb, folder))
@@ -150,17 +153,14 @@ def compose(header: Header, folder: Path, inline: bool = True) -> str:
         match[1]: match[0] for match in _FUNCTION.finditer(text) if match[1] != "refuse_call"
     }
     main = _FUNCTION.sub(lambda match: match[0] if match[1] not in functions else "", text)
-    hot = _reached(
-        [_RARE.sub("", main)], {name: _RARE.sub("", code) for name, code in functions.items()}
-    )
-    needed = _reached(
-        [" ".join(_RARE.findall("".join([main, *map(functions.__getitem__, hot)])))], functions
-    )
-    rare = [code for name, code in functions.items() if name in needed]
-    named = sorted(
-        {*_RARE.findall("".join([main, *rare, *map(functions.__getitem__, hot)]))}
-        & functions.keys()
-    )
+    direct = {name: _without_groups(code) for name, code in functions.items()}
+    hot = _reached([_without_groups(main)], direct)
+    hot_text = "".join([main, *map(functions.__getitem__, hot)])
+    rare: list[str] = []
+    counting: list[str] = []
+    for _ in range(3):  # each group may call the other one
+        rare_names, rare = _group(_RARE, "".join([hot_text, *counting]), functions, direct)
+        counting_names, counting = _group(_COUNTING, "".join([hot_text, *rare]), functions, direct)
     text = _FUNCTION.sub(lambda match: match[0] if match[1] in hot | {"refuse_call"} else "", text)
     text = inline_single_calls(text) if inline else text
     table = header.resolve(header.table("".join([main, *functions.values()])))
@@ -169,14 +169,48 @@ def compose(header: Header, folder: Path, inline: bool = True) -> str:
         text = table + text
         lines += table
         table = ""
-    used = {*_CONSTANT_NAME.findall(lines)}
+    used = {*_CONSTANT_NAME.findall("".join([lines, *counting]))}
     later = [match[0] for match in _STATE.finditer(text) if not {*match[1].split(", ")} & used]
     for line in later:
         text = text.replace(line, "", 1)
     head, tail = text.split(_RARE_MARK)
-    if not named:
-        return head + _look_up_once(tail)
-    return f"local in_full\n{head}{_in_full([table, *later, *rare], named)}{_look_up_once(tail)}"
+    groups = [
+        _made_when_called(name, body, names, inline and name == "counting")
+        for name, body, names in (
+            ("counting", [table, *counting], counting_names),
+            ("in_full", [table, *later, *rare], rare_names),
+        )
+        if names
+    ]
+    made = [
+        name for name, names in (("counting", counting_names), ("in_full", rare_names)) if names
+    ]
+    declared = f"local {', '.join(made)}\n" if made else ""
+    return f"{declared}{head}{''.join(groups)}{_look_up_once(tail)}"
+
+
+def _without_groups(code: str) -> str:
+    return _COUNTING.sub("", _RARE.sub("", code))
+
+
+def _group(
+    called: re.Pattern[str], text: str, functions: Mapping[str, str], direct: Mapping[str, str]
+) -> tuple[list[str], list[str]]:
+    """Return the functions that a text calls as GROUP().NAME, and the code of the group.
+
+    called: matches such a call. direct: the code of each function without its calls of groups. A
+    group calls its own functions directly or as GROUP().NAME.
+    """
+    names = {*called.findall(text)} & functions.keys()
+    needed: set[str] = set()
+    while True:
+        reached = _reached([" ".join(names)], direct)
+        further = {*called.findall("".join(map(functions.__getitem__, reached)))}
+        if reached == needed and further & functions.keys() <= names:
+            break
+        needed = reached
+        names |= further & functions.keys()
+    return sorted(names), [code for name, code in functions.items() if name in needed]
 
 
 def _look_up_once(text: str) -> str:
@@ -200,15 +234,18 @@ def _reached(texts: list[str], functions: Mapping[str, str]) -> set[str]:
     return called
 
 
-def _in_full(texts: Sequence[str], names: Sequence[str]) -> str:
-    """Return Lua for in_full(), whose first call makes the rare functions.
+def _made_when_called(group: str, texts: Sequence[str], names: Sequence[str], inline: bool) -> str:
+    """Return Lua for a function such as in_full(), whose first call makes these functions.
 
-    Each call returns a table of the functions `names`.
+    Each call returns a table of the functions `names`. inline: put functions that are called once
+    where they are called.
     """
-    body = "".join(texts).replace("\n", "\n  ")
+    made = f"MADE_{group.upper()}"
     table = ", ".join(f"{name} = {name}" for name in names)
-    body_lines = f"  if FULL then return FULL end\n  {body}FULL = {{{table}}}\n  return FULL\n"
-    return f"local FULL\nfunction in_full()\n{body_lines}end\n"
+    body = f"{''.join(texts)}{made} = {{{table}}}"
+    body = (inline_single_calls(body) if inline else body).replace("\n", "\n  ")
+    body_lines = f"  if {made} then return {made} end\n  {body}\n  return {made}\n"
+    return f"local {made}\nfunction {group}()\n{body_lines}end\n"
 
 
 @cache

@@ -87,7 +87,7 @@ LINES = (
     b"host:1 parsync:{c}:x 3 why\nabc",
     b"slots=2 gpu=1 gpu_model:a100",
     b"proj.render slots=2 gpu=1 gpu_model:a100 latency",
-    b"3 9000000000001 9000000000007 only node n1 fits: it is full",
+    b"3 8121795630000001 8121795630000007 only node n1 fits: it is full",
     b"tick 1 2",
     b"freed 1 2 3",
     b"wake",
@@ -139,7 +139,7 @@ def _lines(line: bytes) -> None:
     QuarantineEntry.of(line, 1.0)
     sound = [
         b"running",
-        b"0@1 9000000000001 17 17 - f slots=1",
+        b"0@1 8121795630000001 17 17 - f slots=1",
         b"1@1.s1.0",
         b"",
         b"",

@@ -81,7 +81,9 @@ def wrong_writers(key, writers):
     may = {
         verb for verb, names in keys.items() if kind in names and (mates is None or mates & names)
     }
-    may |= {"align"} if (kind, family) == ("meta", ":qN") else set()  # which takes no other key
+    may |= (
+        {"fix_shards"} if (kind, family) == ("meta", ":qN") else set()
+    )  # which takes no other key
     for writer in writers:
         path = lua_folder() / "verbs" / f"{writer}.lua"
         if writer not in may:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from parsync_redis.cli.app import app
 from parsync_redis.inspect.audit import audit as look
 from parsync_redis.inspect.audit import find_keys
+from parsync_redis.model.order import MAX_ORDER
 from parsync_redis.model.task import StoredState, Submission
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
@@ -72,7 +73,7 @@ BROKEN: dict[str, Break] = {
         q("pending:work slots=1"), "waits"
     ),
     "task late has not ended, but is in pending and later": lambda c, q, p: c.zadd(
-        q("pending:work slots=1"), {"late": 9 * 10**12 + 4}
+        q("pending:work slots=1"), {"late": MAX_ORDER}
     ),
     "task runs has not ended, but is in taken and running": lambda c, q, p: c.hset(
         q("taken"), "runs", nth(1)
@@ -135,11 +136,11 @@ BROKEN: dict[str, Break] = {
     "kind work slots=1: not a line of kinds: 'x'": lambda c, q, p: c.hset(
         q("kinds"), "work slots=1", "x"
     ),
-    "its line says 1 7 9000000000009": lambda c, q, p: c.hset(
-        q("kinds"), "work slots=1", "1 7 9000000000009"
+    "its line says 1 7 8121795630000009": lambda c, q, p: c.hset(
+        q("kinds"), "work slots=1", "1 7 8121795630000009"
     ),
-    "its line says 1 9000000000005 9": lambda c, q, p: c.hset(
-        q("kinds"), "work slots=1", "1 9000000000005 9"
+    "its line says 1 8121795630000005 9": lambda c, q, p: c.hset(
+        q("kinds"), "work slots=1", "1 8121795630000005 9"
     ),
     "kind work slots=1: its line changed at version None": lambda c, q, p: c.zrem(
         q("changed"), "work slots=1"

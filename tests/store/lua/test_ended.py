@@ -188,7 +188,8 @@ def test_a_full_list_of_dead_tasks_drops_its_oldest_tasks_singly(store: Store):
     ids = [f"x{n}" for n in range(10_000)]  # as requeue leaves them
     pipe: Any = client.pipeline(transaction=False)
     pipe.hset(
-        queue("tasks"), mapping=dict.fromkeys(ids, "+0@1 9000000000001 1 1 starts=3 work slots=1")
+        queue("tasks"),
+        mapping=dict.fromkeys(ids, "+0@1 8121795630000001 1 1 starts=3 work slots=1"),
     )
     pipe.hset(queue("messages"), mapping=dict.fromkeys(ids, "m"))
     pipe.zadd(queue("dead"), {id: n + 1 for n, id in enumerate(ids)})

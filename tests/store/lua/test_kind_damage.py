@@ -48,9 +48,9 @@ Damage = Callable[[Driver, Any], object]
 DAMAGES: dict[str, Damage] = {
     "a line that is none": lambda d, c: c.hset(d.keys.queue("kinds"), WORK, "x"),
     "a wrong count": lambda d, c: c.hset(
-        d.keys.queue("kinds"), WORK, "9 9000000000001 9000000000002"
+        d.keys.queue("kinds"), WORK, "9 8121795630000001 8121795630000002"
     ),
-    "a wrong first": lambda d, c: c.hset(d.keys.queue("kinds"), WORK, "2 7 9000000000002"),
+    "a wrong first": lambda d, c: c.hset(d.keys.queue("kinds"), WORK, "2 7 8121795630000002"),
     "no line": lambda d, c: c.hdel(d.keys.queue("kinds"), WORK),
     "a line of nothing": lambda d, c: c.hset(d.keys.queue("kinds"), "gone slots=1", "1 1 1"),
     "a line of a kind that never was": lambda d, c: c.hset(

@@ -13,14 +13,12 @@ from parsync_redis.cli.explain import print_explanation
 from parsync_redis.inspect.explanation import NOT_COUNTED, explain_task
 from parsync_redis.inspect.waiting import NOT_YET, explain_tasks
 from parsync_redis.model.kind import KindLine
+from parsync_redis.model.order import MAX_ORDER
 from parsync_redis.model.replies import Took
 from parsync_redis.model.task import StoredState, Submission, TaskState
 from parsync_redis.store import Store
 from parsync_redis.store.reads.tasks import list_bounded, list_tasks
 from tests.kit.driver import NEVER_MS, Driver
-
-FIRST = 9 * 10**12
-"""The number of orders before priority 0: the first submission of priority 0 has the order FIRST + 1."""
 
 
 class Copy:
@@ -78,10 +76,10 @@ def test_tasks_of_a_kind_share_their_name_needs_and_strategy_and_nothing_else(
     drive.submit("d", {"require": {"zone": "a"}, "wait_for_capacity": True})
     drive.submit("e", name="other", expiry_ms=NEVER_MS)
     assert drive.kinds() == {
-        "work slots=1": f"2 2 {FIRST + 1}",
-        "work slots=1 latency": f"1 {FIRST + 3} {FIRST + 3}",
-        "work slots=1 zone:a": f"1 {FIRST + 4} {FIRST + 4}",
-        "other slots=1": f"1 {FIRST + 5} {FIRST + 5}",
+        "work slots=1": drive.kind_line("b", "a"),
+        "work slots=1 latency": drive.kind_line("c"),
+        "work slots=1 zone:a": drive.kind_line("d"),
+        "other slots=1": drive.kind_line("e"),
     }
 
 
@@ -101,10 +99,10 @@ def test_each_kind_that_a_call_changes_gets_a_version_of_its_own(drive: Driver) 
 
 def test_a_delayed_task_is_of_no_line_until_it_is_due(drive: Driver) -> None:
     drive.submit("a", delay_ms=NEVER_MS)
-    assert (drive.kinds(), drive.version()) == ({}, 0)
+    assert drive.kinds() == {}
     drive.submit("b", delay_ms=0)
     took = drive.run(drive.commands.take("s1"))
-    assert took.changes == [("work slots=1", f"1 {FIRST + 2} {FIRST + 2}")]
+    assert took.changes == [("work slots=1", drive.kind_line("b"))]
 
 
 def test_due_tasks_move_to_their_kinds_in_batches(drive: Driver) -> None:
@@ -145,7 +143,7 @@ def test_a_call_cancels_many_tasks_and_answers_for_each(drive: Driver) -> None:
         ("none", "cancelled"),
         ("cancelled", ""),
     ]
-    assert drive.kinds() == {"work slots=1": f"1 {FIRST + 3} {FIRST + 3}"}
+    assert drive.kinds() == {"work slots=1": drive.kind_line("b")}
     outbox = drive.store.client.lrange(drive.keys.queue("outbox"), 0, -1)
     assert outbox == [f"{id} cancelled not wanted".encode() for id in ("later", "a", "c")]
     assert drive.finish(place) == "ok"
@@ -170,7 +168,7 @@ def test_a_task_that_does_not_wait_is_not_taken_though_it_is_in_a_queue(
     drive: Driver, state: StoredState
 ) -> None:
     drive.bring(state)
-    drive.store.client.zadd(drive.keys.pending("work slots=1"), {"a": FIRST + 1})
+    drive.store.client.zadd(drive.keys.pending("work slots=1"), {"a": MAX_ORDER})
     drive.run(drive.commands.repair_kind("work slots=1"))
     took = drive.run(drive.commands.take("s1", [("work slots=1", 1)]))
     assert (took.tasks, took.failed, took.changes) == ([], [], [("work slots=1", "")])
@@ -188,7 +186,7 @@ def test_a_copy_gets_only_the_changed_kinds(drive: Driver) -> None:
     drive.submit("t3", name="f1")
     drive.cancel("t0")
     took = copy.read()
-    assert took.changes == [("f1 slots=1", f"2 {FIRST + 2} {FIRST + 4}"), ("f0 slots=1", "")]
+    assert took.changes == [("f1 slots=1", drive.kind_line("t1", "t3")), ("f0 slots=1", "")]
     assert not took.anew
     assert copy.lines == drive.kinds()
     assert copy.read().changes == []
@@ -231,7 +229,7 @@ def test_a_version_that_came_from_a_clock_far_ahead_does_not_stop_the_queue(driv
     drive.store.client.hset(drive.keys.queue("meta"), "version", 9 * 10**14)
     for id in ("a", "b"):
         drive.submit(id)
-    assert drive.version() == 9 * 10**14 + 2
+    assert drive.version() == 9 * 10**14 + 4, "a version for each task, and for each change"
 
 
 def test_a_server_that_has_lost_writes_gives_no_version_that_a_copy_has(drive: Driver) -> None:
@@ -287,7 +285,7 @@ def test_ended_kinds_are_forgotten_and_old_copies_are_read_anew(store: Store) ->
     assert not begun.read().anew, "it was begun after the kinds ended that are forgotten"
     for copy in (old, young, begun):
         copy.read_all()
-        assert copy.lines == drive.kinds() == {"stays slots=1": f"1 {FIRST + 1} {FIRST + 1}"}
+        assert copy.lines == drive.kinds() == {"stays slots=1": drive.kind_line("stays")}
 
 
 def test_kinds_that_wait_are_never_forgotten_however_many_end(store: Store) -> None:

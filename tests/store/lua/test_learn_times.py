@@ -9,7 +9,17 @@ from parsync_redis.errors import BrokenContract
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.octaves import TimeHistogram
 from parsync_redis.model.times import CLASS, HALVE_ABOVE, RunTimes, bin_of, class_of, end_of
-from parsync_redis.store.reads.times import read_names, read_times, read_times_of, runs_of
+from parsync_redis.store import Store
+from parsync_redis.store.reads.times import (
+    MEANS_KEPT_S,
+    LearntMeans,
+    read_names,
+    read_times,
+    read_times_of,
+    runs_of,
+)
+from parsync_redis.store.server.connection import connect
+from parsync_redis.store.server.embedded import EmbeddedServer
 from tests.kit.driver import Driver
 
 
@@ -165,3 +175,37 @@ def test_most_runs_end_by_the_95th_percentile():
     assert times(*[1] * 95, *[100] * 5).p95_ms < 1.3
     assert times(*[1] * 94, *[100] * 6).p95_ms >= 100
     assert RunTimes().p95_ms == 0
+
+
+def test_a_process_that_submits_reads_the_mean_of_a_name_once_in_a_while(drive: Driver):
+    drive.run(drive.commands.learn_times({"work": times(2, 4)}))
+    now_s = [5.0]
+    means = LearntMeans(drive.store, lambda: now_s[0])
+    assert means.of(["work", "new", "work"]) == {"work": 3.0, "new": None}
+    drive.run(drive.commands.learn_times({"work": times(9), "new": times(7)}))
+    now_s[0] += MEANS_KEPT_S - 1
+    assert means.of(["work", "new"]) == {"work": 3.0, "new": None}
+    now_s[0] += 1
+    assert means.of(["work"]) == {"work": 5.0}
+
+
+def test_a_process_that_submits_keeps_the_means_of_a_bounded_number_of_names(
+    drive: Driver, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("parsync_redis.store.reads.times.MAX_MEANS", 3)
+    drive.run(drive.commands.learn_times({"a": times(2), "b": times(4)}))
+    means = LearntMeans(drive.store, lambda: 0.0)
+    assert means.of(["a", "x", "y"])["a"] == 2.0
+    assert means.of(["a", "b"]) == {"a": 2.0, "b": 4.0}
+
+
+def test_a_server_that_does_not_answer_leaves_the_mean_as_it_was():
+    with EmbeddedServer() as server, connect(server.url) as client:
+        store = Store(client, "c")
+        store.run(store.commands.learn_times({"work": times(2, 4)}))
+        now_s = [0.0]
+        means = LearntMeans(store, lambda: now_s[0])
+        assert means.of(["work"]) == {"work": 3.0}
+        server.stop()
+        now_s[0] += MEANS_KEPT_S
+        assert means.of(["work", "new"]) == {"work": 3.0, "new": None}

@@ -214,7 +214,9 @@ def test_a_worker_tells_whether_a_task_was_ready_although_its_run_did_not_begin(
     drive: Driver, unbegun: bool
 ):
     place = drive.bring(StoredState.RUNNING)
-    drive.store.client.hset(drive.keys.queue("tasks"), "a", "0@1 9000000000001 7 7 - work slots=1")
+    drive.store.client.hset(
+        drive.keys.queue("tasks"), "a", "0@1 8121795630000001 7 7 - work slots=1"
+    )
     run = Run(place, outcome="recalled", why="its rate limit", delay_ms=0, unbegun=unbegun)
     for call in outcomes(drive.commands, [run]):
         assert drive.run(call) == ["pending"]
@@ -224,7 +226,9 @@ def test_a_worker_tells_whether_a_task_was_ready_although_its_run_did_not_begin(
 
 def test_a_task_that_must_not_run_yet_is_ready_when_it_is_due(drive: Driver):
     place = drive.bring(StoredState.RUNNING)
-    drive.store.client.hset(drive.keys.queue("tasks"), "a", "0@1 9000000000001 7 7 - work slots=1")
+    drive.store.client.hset(
+        drive.keys.queue("tasks"), "a", "0@1 8121795630000001 7 7 - work slots=1"
+    )
     assert drive.requeue(place, "its message says so", "recalled", 0) == "pending"
     drive.run(drive.taking())
     assert (drive.status().times["ready"] or 0) > 7

@@ -12,26 +12,31 @@ from typing import Any
 import pytest
 
 from parsync_redis import ParsyncClient
-from parsync_redis.errors import BrokenContract, ClusterMismatch, ParsyncError, ServerUnreachable
+from parsync_redis.errors import BrokenContract, ClusterMismatch, ServerUnreachable
 from parsync_redis.model.ids import id_in_shard, shard_of
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission, TaskState
-from parsync_redis.scheduler.leader.orders import OrderDuty
 from parsync_redis.scheduler.leader.schedulers import SchedulerDuty
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import ClusterConfig, join_cluster, keep_config
-from parsync_redis.store.reads.cancel import Selection, find_purgeable, find_selected, purge_tasks
+from parsync_redis.store.reads.cancel import (
+    Selection,
+    find_purgeable,
+    find_selected,
+    purge_tasks,
+    server_ms,
+)
 from parsync_redis.store.reads.demand import read_demand
 from parsync_redis.store.reads.tasks import list_tasks
 from parsync_redis.store.reads.views import Directory
-from parsync_redis.store.repair.quarantine import entries
 from parsync_redis.store.scripts.calls import Commands, parts_of
 from parsync_redis.store.server.connection import connect
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.wire.keys import Keys
 from tests.kit.driver import Driver
 from tests.kit.oracle.audit import audit
+from tests.kit.waiting import until
 
 SHARDS = 4
 IDS = [f"t{number}" for number in range(12)]
@@ -167,41 +172,21 @@ def test_expiries_come_in_every_shard(drive: Driver):
     assert drive.run(drive.commands.rotate()) == 0
 
 
-def test_the_leader_raises_the_numbers_of_all_shards_to_one_level(drive: Driver):
-    duty = OrderDuty(drive.store)
-    duty.work()
-    assert not drive.store.client.keys("*"), "nothing was submitted"
-    drive.submit("t0")
-    duty.work()
-    numbers = [int(drive.store.hash(key)["submitted"]) for key in drive.keys.queues("meta")]
-    assert numbers == [256] * SHARDS
-    submit(drive, *IDS[1:])
-    duty.work()
-    after = [f"{id}.2" for id in IDS]
-    submit(drive, *after)
-    last = max(drive.line(id).order for id in IDS)
-    first = min(drive.line(id).order for id in after)
-    assert last < first, "first come, first served across shards"
+def is_past(drive: Driver, moment_ms: int) -> bool:
+    """Return whether a moment is over by the server's clock."""
+    return server_ms(drive.store) > moment_ms
 
 
-@pytest.mark.unaudited
-def test_a_damaged_number_of_submissions_changes_no_other_shard_and_is_reported(drive: Driver):
-    drive.submit("t0")
-    first, second, *_ = drive.keys.queues("meta")
-    drive.store.client.hset(first, "submitted", 999_999_999_000)
-    drive.store.client.hset(second, "submitted", 7)
-    OrderDuty(drive.store).work()
-    assert drive.store.hash(second)["submitted"] == "256"
-    assert any(entry.where.startswith(first) for entry in entries(drive.store))
-
-
-@pytest.mark.unaudited
-def test_an_error_that_is_not_of_a_server_that_is_away_is_raised(drive: Driver):
-    first, second, *_ = drive.keys.queues("meta")
-    drive.store.client.hset(first, "submitted", 7)
-    drive.store.client.set(second, "damaged")
-    with pytest.raises(ParsyncError):
-        OrderDuty(drive.store).work()
+def test_first_come_first_served_across_shards_whatever_their_numbers_of_submissions(drive: Driver):
+    submit(drive, *(id_in_shard(0, SHARDS) for _ in range(40)))
+    orders = []
+    for id in IDS:
+        drive.submit(id)
+        orders.append(drive.line(id).order)
+        submitted_ms = drive.line(id).submitted_ms
+        until(partial(is_past, drive, submitted_ms), "the next millisecond")
+    assert orders == sorted(orders)
+    assert len({drive.keys.shard_of(id) for id in IDS}) == SHARDS
 
 
 def test_the_audit_does_not_advise_to_submit_a_task_again_that_may_run_in_a_wrong_shard(
@@ -411,18 +396,19 @@ def test_an_error_that_no_server_explains_is_raised(store: Store):
 
 
 def test_the_number_that_is_fixed_first_counts(store: Store):
-    align = store.commands.align
-    assert store.run_all([align(0, 4, 1), align(0, 2, 1), align(0, 1, 1, 300)]) == [4, 4, 4]
-    assert store.hash(store.keys.queue("meta")) == {"shards": "4", "submitted": "300"}
-    assert store.run(align(0, 4, 1, 256)) == 4
-    store.client.hset(store.keys.queue("meta"), "shards", "many")
-    assert store.run(align(0, 4, 2)) == 2, "somebody has submitted"
-    assert store.run_all([align(1, 0, 2), align(1, 0, 2, 5), align(1, 0, 2), align(1, 4, 4)]) == [
-        0,
-        0,
-        2,
+    fix_shards = store.commands.fix_shards
+    assert store.run_all([fix_shards(0, 4, 1), fix_shards(0, 2, 1), fix_shards(0, 1, 1)]) == [
+        4,
+        4,
         4,
     ]
+    meta = store.keys.queue("meta")
+    assert store.hash(meta) == {"shards": "4"}
+    store.client.hset(meta, mapping={"shards": "many", "submitted": 300})
+    assert store.run(fix_shards(0, 4, 2)) == 2, "somebody has submitted"
+    assert store.run_all([fix_shards(1, 0, 2), fix_shards(1, 0, 2)]) == [0, 0]
+    store.client.hset(store.keys.queue("meta", 1), "submitted", 5)
+    assert store.run_all([fix_shards(1, 0, 2), fix_shards(1, 4, 4)]) == [2, 4]
 
 
 class Changing(Keys):

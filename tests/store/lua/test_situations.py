@@ -447,8 +447,7 @@ SCENES: dict[str, Scene] = {
     ),
     "low priority": Scene(
         low,
-        "n1 fits: it is full until task x ends; 2 tasks go first that came later, by a higher "
-        "priority than 0",
+        "n1 fits: it is full until task x ends; 2 tasks go first only by a higher priority than 0",
         FULL,
         low_done,
         ahead=3,

@@ -178,3 +178,16 @@ def test_a_task_line_keeps_the_mark_of_a_begun_run_until_its_message_is_replaced
     drive.confirm(place)
     assert drive.requeue(place, "it never started", "unstarted") == "pending"
     assert is_redelivered(), "it stays so until a run has another message"
+
+
+def test_a_successor_under_another_limit_is_judged_and_one_under_the_same_is_not(drive: Driver):
+    """A retry keeps its limits, also when the policy has lost them; it may not invent one."""
+    drive.run(drive.commands.set_policy([("stripe", "units=1")]))
+    place = run(drive, limits=["stripe"])
+    drive.run(drive.commands.set_policy([]))
+    assert drive.submit("a", {"limits": ["strpe"]}, after=place.attempt) == "nolimit"
+    wide = {"limits": ["strpe"], "wait_for_capacity": True}
+    assert drive.submit("a", wide, after=place.attempt) == "next"
+    assert drive.submit("a", {"limits": ["stripe"]}, after=place.attempt) == "next"
+    assert drive.finish(place, "again") == "again"
+    assert drive.status("a").limits == "stripe"

@@ -16,7 +16,7 @@ from parsync_redis.store.scripts.calls import Commands
 from tests.kit.driver import Driver, dump
 
 Rows = Callable[[Commands, Place], Call[Any]]
-TIME = re.compile(r"\b1\d{12}\b")
+TIME = re.compile(r"\b(?:1\d{12}|\d{16})\b")
 
 
 def task(place: Place, **options: Any) -> Submission:

@@ -16,6 +16,7 @@ from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.ids import readable
 from parsync_redis.model.kind import split_kind
 from parsync_redis.model.needs import Resources, parse_needs
+from parsync_redis.model.order import EARLIEST_START_MS, LATEST_START_MS
 from parsync_redis.model.place import GiveBack, Place
 from parsync_redis.model.task import Submission
 from parsync_redis.store import Call, Store
@@ -70,6 +71,7 @@ ALLOTMENTS = st.sampled_from(
 KINDS = st.sampled_from(["f slots=1", "f slots=2", "g slots=1"])
 DELAYS = st.sampled_from([None, None, None, 0, NEVER_MS])
 EXPIRIES = st.sampled_from([None, None, None, None, 0, NEVER_MS])
+STARTS = st.sampled_from([None, None, None, EARLIEST_START_MS, 0, LATEST_START_MS])
 
 
 class SideBySide(PartitionRules):
@@ -214,7 +216,15 @@ class SideBySide(PartitionRules):
                     self.both(self.commands.cancel([id], how=how))
             options = options_of(data.draw(NEEDS, "options"), "q" if publication else "")
             next = Submission(
-                id, "f", b"next" + publication.encode(), options, delay, after, expiry, publication
+                id,
+                "f",
+                b"next" + publication.encode(),
+                options,
+                delay,
+                after,
+                expiry,
+                publication,
+                data.draw(STARTS, "start"),
             )
             self.both(self.commands.submit([next, next]))
             if data.draw(st.booleans(), "ends"):
@@ -250,16 +260,25 @@ class SideBySide(PartitionRules):
         expiry=EXPIRIES,
         name=st.sampled_from(["f", "f", "f", "g"]),
         apps=st.sampled_from(["", "", "", "1"]),
+        start=STARTS,
     )
-    def submit(self, ids, options, delay, expiry, name, apps=""):
+    def submit(self, ids, options, delay, expiry, name, apps="", start=None):
         asked = options_of(options)
         tasks = [
-            Submission(id, name, id.encode() + b"\xff", asked, delay, "", expiry) for id in ids
+            Submission(id, name, id.encode() + b"\xff", asked, delay, "", expiry, start_ms=start)
+            for id in ids
         ]
         self.both(self.commands.submit(tasks, [apps]))
 
-    @rule(id=IDS, options=NEEDS, publication=PUBLICATIONS, delay=DELAYS, expiry=EXPIRIES)
-    def publish(self, id, options, publication, delay, expiry):
+    @rule(
+        id=IDS,
+        options=NEEDS,
+        publication=PUBLICATIONS,
+        delay=DELAYS,
+        expiry=EXPIRIES,
+        start=STARTS,
+    )
+    def publish(self, id, options, publication, delay, expiry, start=None):
         """Publish as Celery does: an id that has ended begins again."""
         task = Submission(
             id,
@@ -270,13 +289,15 @@ class SideBySide(PartitionRules):
             "",
             expiry,
             publication,
+            start,
         )
         self.both(self.commands.submit([task]))
 
-    @rule(data=st.data(), options=NEEDS, delay=DELAYS, expiry=EXPIRIES)
-    def submit_what_is_next(self, data, options, delay, expiry):
+    @rule(data=st.data(), options=NEEDS, delay=DELAYS, expiry=EXPIRIES, start=STARTS)
+    def submit_what_is_next(self, data, options, delay, expiry, start):
         _, id, attempt = self.an_attempt(data)
-        next = Submission(id, "f", b"next", options_of(options), delay, attempt, expiry)
+        asked = options_of(options)
+        next = Submission(id, "f", b"next", asked, delay, attempt, expiry, start_ms=start)
         self.both(self.commands.submit([next]))
 
     @rule(
@@ -472,11 +493,11 @@ class SideBySide(PartitionRules):
         rows = [AllotRow(*row) for row in rows]
         self.both(self.commands.allot(seals.get(sealing, seal), "salt", rows, shard))
 
-    @rule(shard=st.integers(0, 2), level=st.sampled_from([0, 5, 300]))
-    def align(self, shard, level):
-        """Let the leader align the counts of the shards."""
+    @rule(shard=st.integers(0, 2))
+    def fix_shards(self, shard):
+        """Let a scheduler fix the number of shards."""
         shards = self.store.keys.shards
-        self.both(self.commands.align(shard % shards, shards, shards, level))
+        self.both(self.commands.fix_shards(shard % shards, shards, shards))
 
     @rule(node=NODES, offer=st.none() | OFFERS, names=st.sampled_from([["f", "g"], ["f"], None]))
     def offer(self, node, offer, names):

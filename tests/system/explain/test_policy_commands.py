@@ -87,7 +87,7 @@ def test_tenants_show_share_and_due(cluster):
 
 def test_explain_and_plan_name_the_account(cluster):
     why = told("explain", "three")
-    assert "task three (charge slots=1): waits" in why
+    assert "task three (charge slots=1 for acme under stripe): waits" in why
     assert "tenant acme holds 2 of at most 2 slots, the oldest (one) for " in why
     assert " by n1" in why
     assert "when it starts is not known yet: tenant acme keeps it waiting" in why

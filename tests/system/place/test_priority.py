@@ -11,8 +11,8 @@ from parsync_redis.model.ids import id_in_shard
 from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.options import TaskOptions
+from parsync_redis.model.order import ORDERS_OF_PRIORITY
 from parsync_redis.model.task import Submission
-from parsync_redis.scheduler.core.kind_group import OF_PRIORITY
 from parsync_redis.scheduler.process.loop import Scheduler
 from parsync_redis.settings import Settings
 from parsync_redis.store import Store
@@ -56,9 +56,11 @@ def submit(store: Store, priority: int, shards: list[int]) -> None:
 
 
 def waiting(store: Store, priority: int) -> int:
-    first = (9 - priority) * OF_PRIORITY
+    first = (9 - priority) * ORDERS_OF_PRIORITY
     queues = [store.keys.pending("job slots=1", shard) for shard in range(SHARDS)]
-    return sum(store.pipe([("zcount", queue, first, first + OF_PRIORITY - 1) for queue in queues]))
+    return sum(
+        store.pipe([("zcount", queue, first, first + ORDERS_OF_PRIORITY - 1) for queue in queues])
+    )
 
 
 @pytest.mark.parametrize("shards", [[0, 1, 2, 3], [2]], ids=["in_all_shards", "in_one_shard"])

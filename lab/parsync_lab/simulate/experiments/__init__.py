@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 from ..claims import ClaimCheck
 from ..parameters import Parameters
 from ..runs import SimRun
-from . import conflicts, extra_slots, omega, staleness, statesync, strategies, trace
+from . import conflicts, extra_slots, fairness, omega, staleness, statesync, strategies, trace
 
 
 class Experiment(Protocol):
@@ -54,4 +54,5 @@ EXPERIMENTS: Final[Mapping[str, Experiment]] = {
     "extra-slots": extra_slots,
     "omega": omega,
     "trace": trace,
+    "fairness": fairness,
 }

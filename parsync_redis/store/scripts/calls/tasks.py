@@ -19,7 +19,7 @@ ROTATE: Final = Script("rotate")
 READ_TASKS: Final = Script("read_tasks")
 SET_REASON: Final = Script("set_reason")
 NOTE_CHOICES: Final = Script("note_choices")
-ALIGN: Final = Script("align")
+FIX_SHARDS: Final = Script("fix_shards")
 OFFER: Final = Script("offer")
 TASK_SCRIPTS: Final = (
     REVIVE,
@@ -31,7 +31,7 @@ TASK_SCRIPTS: Final = (
     SET_REASON,
     NOTE_CHOICES,
     OFFER,
-    ALIGN,
+    FIX_SHARDS,
 )
 
 
@@ -149,17 +149,14 @@ class TaskCalls(Calls):
         once: Once = {"node": node, "offer": offer, "digest": digest, "tasks": names_text}
         return self._everywhere(lambda shard: self._queue(OFFER, int, once, shard=shard), max)
 
-    def align(self, shard: int, shards: int, usual: int, level: int = 0) -> Call[int]:
+    def fix_shards(self, shard: int, shards: int, usual: int) -> Call[int]:
         """Fix the number of shards for submit unless it is fixed; return the fixed number.
 
         shards: 0 closes the shard: until a number is fixed, submit refuses all tasks, and the
             answer is `usual` if tasks were submitted before, else 0.
         usual: the number that counts if tasks were submitted before.
-        level: the number of submissions becomes at least this.
         """
-        return self._queue(
-            ALIGN, int, {"shards": shards, "usual": usual, "level": level}, shard=shard
-        )
+        return self._queue(FIX_SHARDS, int, {"shards": shards, "usual": usual}, shard=shard)
 
 
 def _chained(answers: Sequence[list[str]]) -> list[str]:

@@ -1,4 +1,4 @@
-local in_full
+local counting, in_full
 local KEYS, ARGV = KEYS, ARGV
 local count = math.max(0, math.ceil((#ARGV - 7) / 2))
 -- Checks of a call, which come before anything else in a script: the numbers of keys and arguments,
@@ -136,6 +136,7 @@ end
 local QUEUES = {} -- kind -> its queue, a table with the fields below
 local TOUCHED = {} -- the kinds, and '=ACCOUNT' (lib/kind/accounts.lua), that change, in that order
 local APART = false -- true if the index of kinds is damaged: then tasks enter no queue
+local HIGHEST_ORDER = 8999999999999999 -- see lib/task/order.lua
 
 -- The fields of a queue. An order is a number; the task with the lowest order is taken first.
 --   pending: the key
@@ -161,9 +162,9 @@ local function bad_kind(pending_prefix, kind)
     before = size,
     count = size,
     entering = false,
-    low = 1e15,
+    low = HIGHEST_ORDER,
     high = 0,
-    left = 1e15,
+    left = HIGHEST_ORDER,
   }
 end
 
@@ -188,7 +189,7 @@ end
 
 -- The line of a task in the hash `tasks`, which says what the task is until it ends:
 --   [+]TAKES@LIFE ORDER READY_MS SUBMITTED_MS OPTIONS KIND
---   0@17 9000000000017 1732161994123 1732161994123 - work slots=1
+--   0@17 8100217995234123 1732161994123 1732161994123 - work slots=1
 -- TAKES: how often the task was taken before it last began to wait. '+': extra:ID has rare fields.
 -- OPTIONS: '-' or NAME=VALUE with commas between. See parsync_redis/model/record.py.
 
@@ -246,6 +247,8 @@ end
 
 
 local ACCOUNTS = {} -- name -> account, a table with the fields below
+local ARE_READABLE = true -- false if `accounts` is a key of another type
+local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds}, ...}
 
 -- The fields of an account:
 --   is_read, is_touched, is_listed: whether this call has read the line, changes the account, and
@@ -278,6 +281,36 @@ local ACCOUNTS = {} -- name -> account, a table with the fields below
 -- leave_accounts: take tasks of a kind out of their accounts. ids: a list; undone: whether their
 -- takes are undone, so that a rate gets their units back.
 
+-- Ceilings and allotments: what an account may hold in this shard.
+-- In a queue of several shards each ceiling in `policy` ends with ' shards=N', and the leader gives
+-- each shard a part, its *allotment* (verb allot), in the field '=ACCOUNT' of the same hash:
+--   units=2          burst=3 units=2          gpu=0.5 slots=20
+-- The least of ceiling and allotment counts. What an allotment does not name is 0, so an account
+-- without an allotment has room for nothing. The parts of a rate are those of its `burst`: a shard
+-- with 3 of 10 may start 3/10 of the units. The field '#seal' changes with each allot.
+
+
+-- parse_ceiling: put a ceiling, or false for none, into the fields of an account. A text that is
+-- too long is none.
+
+-- allot_rate: give this shard `part` of the burst of a rate, and as much of the rate. Return the
+-- words of the ceiling that are about the rate, by name.
+
+-- apply_allotment: let a divided account have its allotment, or false for none, as the ceiling.
+
+-- read_allotments: read the allotments of those of these accounts whose ceilings are divided.
+-- names: {account, any, ...}.
+
+-- list_wanting: let the leader find accounts that have refused tasks and have no allotment.
+
+-- write_allotment: write the allotment of an account; '' for none.
+
+-- allotted_accounts: return the names of all accounts with an allotment, sorted.
+
+-- read_seal: return the seal of this shard, '' if it has none.
+
+-- write_seal: write the seal that follows, a number and the salt; return it.
+
 -- Ceilings: what the holders of an account may hold at most, and how often tasks may start. The
 -- hash `policy` has them by account, or by a pattern with '*' in the place of the last part:
 --   slots=200 gpu=4                     the tenant @research
@@ -288,14 +321,12 @@ local ACCOUNTS = {} -- name -> account, a table with the fields below
 -- of the clock.
 
 
+
 -- pattern_of: return the entry that counts for an account without an entry of its own. An account
 -- without such an entry gets its own name.
 
--- parse_ceiling: put a ceiling, or false for none, into the fields of an account. A text that is
--- too long is none.
-
--- read_ceilings: read the accounts of these names and their ceilings. In a key of another type
--- every account is damaged.
+-- read_ceilings: read the accounts of these names, their ceilings and their allotments. In a key
+-- of another type every account is damaged.
 
 -- read_accounts_of: read the accounts to which tasks of these kinds count, and their ceilings.
 
@@ -304,8 +335,11 @@ local ACCOUNTS = {} -- name -> account, a table with the fields below
 
 -- tokens_of: return how many units of a rate may start now.
 
+-- mark_full: let the account be written as full: it has refused tasks.
+
 -- room_in: return for how many tasks, each of which holds `asked`, an account has room, `limit` at
--- most. If the ceiling and not the rate allows fewer than `limit`, the account is marked as full.
+-- most. If the ceiling allows fewer than `limit`, the account is marked as full. A rate does so only
+-- in one of several shards, because the leader may move the rate here.
 
 -- room_of: return how many tasks of a kind may be taken, `limit` at most, by each of its accounts.
 
@@ -317,7 +351,6 @@ local ACCOUNTS = {} -- name -> account, a table with the fields below
 -- first task, an upper bound of the order of the last task, and why the tasks wait, as a scheduler
 -- wrote.
 
-local HIGHEST_ORDER = 999999999999999 -- an order has 15 digits at most
 
 -- parse_kind: return the count, the order of the first and of the last, and '' or ' WHY'; nil for
 -- any other text.
@@ -332,7 +365,7 @@ local function kind_line(queue, line_before)
   repeat -- parse_kind
     local line = line_before
     local size, first, last, why = string.match(line or '', '^([1-9]%d*) (%d+) (%d+)(.*)$')
-    if not size or #size > 15 or #first > 15 or #last > 15 then
+    if not size or #size > 15 or #first > 16 or #last > 16 then
       parse_kind_1, parse_kind_2, parse_kind_3, parse_kind_4 = nil
       break
     end
@@ -409,31 +442,39 @@ local function read_lines(kinds)
 end
 
 local ANNOUNCED = 0 -- how many kinds of TOUCHED have their new version
-local LAST_VERSION = 0 -- the version that announce gave last
+local LAST_VERSION = 0 -- the last version that the call has given, 0 before begin_versions
 
--- announce: write a new version of each kind that changes into `changed`; return the last version.
--- A version is the time in hundredths of a ms, or one more than the last version if that is larger.
--- So a server that lost writes does not repeat a version that a scheduler's copy has. A clock far
--- in the future gives no version of 16 digits. ZADD may be the first write of a script: a full
--- server refuses ZADD before anything is written (docs/decisions/0015).
+-- begin_versions: let LAST_VERSION be the version before the next one that the call gives. Versions
+-- are for kinds that change, and for tasks that are submitted. A version is the time in hundredths
+-- of a ms since 1970, or one more than the last version if that is larger. So a server that lost
+-- writes does not repeat a version that a scheduler's copy has, and a clock that is set back
+-- changes no order. A clock far in the future gives no version of 16 digits. A clock in the past
+-- gives versions of 2020-01-02: an order has the time a day before, at the earliest.
+
+-- announce: write a new version of each kind that changes into `changed`. ZADD may be the first
+-- write of a script: a full server refuses ZADD before anything is written (docs/decisions/0015).
 local function announce(changed)
-  local size = #TOUCHED
-  if size == 0 then
-    return COUNTED.version
+  if ANNOUNCED == #TOUCHED then
+    return
   end
-  if ANNOUNCED < size then
-    local versions = {}
-    local base = math.max(COUNTED.version, math.min(now_ms() * 100 - 1, 9e14))
-    LAST_VERSION = base + size
-    for i = ANNOUNCED + 1, size do
-      versions[#versions + 1] = string.format('%d', base + i)
-      versions[#versions + 1] = TOUCHED[i]
+  do -- begin_versions
+    if LAST_VERSION == 0 then
+      local time = math.min(now_ms() * 100 - 1, 9e14)
+      LAST_VERSION = math.max(COUNTED.version, time, 157792320000000)
     end
-    ANNOUNCED = size
-    write_all('ZADD', changed, versions)
   end
-  return LAST_VERSION
+  local versions = {}
+  for i = ANNOUNCED + 1, #TOUCHED do
+    LAST_VERSION = LAST_VERSION + 1
+    versions[#versions + 1] = string.format('%d', LAST_VERSION)
+    versions[#versions + 1] = TOUCHED[i]
+  end
+  ANNOUNCED = #TOUCHED
+  write_all('ZADD', changed, versions)
 end
+
+-- write_version: write the last version that the call has given. COUNTED.now is the version that
+-- the queue has then, COUNTED.version the version before the call.
 
 -- write_kinds: write the queues and lines that changed, each with a version of its own. Return
 -- whether tasks wait of a kind of which no task waited before: then a scheduler is to be woken.
@@ -442,6 +483,8 @@ end
 
 
 
+
+local HAS_ROOM = false -- whether tasks have left an account that was full
 
 -- add_amounts: add `factor` times what one task holds to what an account holds. Thousandths stay
 -- exact.
@@ -454,14 +497,16 @@ end
 
 -- list_accounts: put the accounts that this call changes into TOUCHED, by name; return the names.
 
--- write_holders: write the tasks that count_taken entered among the holders of their accounts.
+-- write_holders: write the tasks that count_taken entered among the holders of their accounts, and
+-- which accounts want an allotment.
 
 -- write_accounts: write the accounts that this call has touched.
 
 -- write_changes: write the accounts and the kinds that this call has changed. Returns whether a
 -- scheduler is to be woken: tasks of a new kind wait, or a full account has room.
 
--- account_line: return 'HELD of CEILING' of an account that this call has read.
+-- account_line: return 'HELD of CEILING' of an account that this call has read. In one of several
+-- shards HELD may end with ' full': then the leader knows that tasks wait here.
 
 -- tell_accounts: add ('=ACCOUNT', line) of the accounts of these kinds, each once, to the changes
 -- of a take's reply. Return due_ms, or when a rate lets a task of the kinds start if it is sooner.
@@ -506,9 +551,24 @@ end
 
 -- note_task: add an event of a task; place: the place of this attempt, or nil.
 
+-- The order of a task: (9 - priority) * 9e14 + T. T is the time by which the task should start, in
+-- hundredths of a ms since 2020. The task with the lowest order is taken first. An order has 16
+-- digits at most and is below 2^53, so that Lua and a zset have each order exactly. T is a version
+-- (kind/index.lua) that the submission gets for itself, plus an offset: the patience of 10 minutes,
+-- or what the option `start` says. So tasks with the same offset start in the order in which they
+-- were submitted. See parsync_redis/model/order.py.
+
+-- base_of: return what the order of a task of this priority has beside the submission's version.
+
+-- shift_of: return how much later than by its patience a task should start. start: the option
+-- `start`, an offset in ms; nil for a task without it.
+
+-- with_priority: return an order, as text, with another priority and the same T.
+
 -- The successor of a task: the work that follows under the same id once its running attempt has
 -- ended. extra:ID has it as `next`, 'PRIORITY DUE_MS OPTIONS KIND' with '-' for a missing word, and
--- `next_message`.
+-- `next_message`. OPTIONS has `order` if the successor has an order of its own.
+
 
 
 -- parse_next: return the fields of a successor as a table; nil for any other text.
@@ -813,15 +873,471 @@ local BEHIND = {} -- kind -> the order of the first task that stays, nil if it i
 -- take_first: choose the first tasks of a kind, `limit` at most: put them into GIVEN and ATTEMPTS,
 -- or into NOT_TAKEN. number: the row of the kind in this call; tasks, taken, running: the keys.
 
-local FULL
+local MADE_COUNTING
+function counting()
+  if MADE_COUNTING then return MADE_COUNTING end
+  local BASE = string.sub(KEYS[1] or '', 1, -5)
+  local KEY = {meta = KEYS[1], kinds = KEYS[2], changed = KEYS[3], later = KEYS[4], tasks = KEYS[5], taken = KEYS[6], running = KEYS[7], pending = KEYS[8], messages = BASE .. 'messages', dead = BASE .. 'dead', ended = BASE .. 'ended', ended_1 = BASE .. 'ended_1', ended_2 = BASE .. 'ended_2', outbox = BASE .. 'outbox', events = BASE .. 'events', accounts = BASE .. 'accounts', policy = BASE .. 'policy', extra = BASE .. 'extra:', holders = BASE .. 'holders:'}
+  local function write_all(command, any, values)
+    local size = #values
+    if size == 0 then
+      return 0
+    end
+    if size <= 1000 then
+      return redis.call(command, any, unpack(values))
+    end
+    local sum = 0
+    for from = 1, size, 1000 do
+      sum = sum + redis.call(command, any, unpack(values, from, math.min(from + 999, size)))
+    end
+    return sum
+  end
+  local function now_ms()
+    if NOW then
+      return NOW
+    end
+    local time = redis.call('TIME') -- seconds and microseconds
+    NOW = time[1] .. string.sub('00000' .. time[2], -6, -4)
+    return NOW
+  end
+  local function amounts_asked(needs)
+    local asked = {}
+    for name, amount in string.gmatch(needs, '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
+      if string.sub(name, 1, 6) ~= 'apart_' then
+        asked[name] = tonumber(amount)
+      end
+    end
+    return asked
+  end
+  local function shares_of(kind)
+    local shares = SHARES[kind]
+    if shares then
+      return shares
+    end
+    shares = {}
+    local split_accounts_1, split_accounts_2, split_accounts_3
+    do -- split_accounts
+      local kind = kind
+      local head, limits = string.match(kind, '^(.-) under=(%S+)$')
+      head = head or kind
+      local bare, tenant = string.match(head, '^(.-) for=(%S+)$')
+      split_accounts_1, split_accounts_2, split_accounts_3 = bare or head, tenant, limits
+    end
+    local needs, tenant, limits = split_accounts_1, split_accounts_2, split_accounts_3
+    local asked = tenant and amounts_asked(needs)
+    local path
+    for word in string.gmatch(tenant or '', '[^/]+') do
+      path = path and path .. '/' .. word or '@' .. word
+      shares[#shares + 1] = {name = path, asked = asked}
+    end
+    for name, units in string.gmatch(limits or '', '([^,*]+)%*?(%d*)') do
+      shares[#shares + 1] = {name = name, asked = {units = tonumber(units) or 1}}
+    end
+    SHARES[kind] = shares
+    return shares
+  end
+  local function account_of(name)
+    local account = ACCOUNTS[name]
+    if not account then
+      account = {entering = {}, leaving = {}, returned = 0}
+      ACCOUNTS[name] = account
+    end
+    return account
+  end
+  local function number_text(amount)
+    return string.format(amount % 1 == 0 and '%d' or '%.16g', amount)
+  end
+  local function account_text(account)
+    local names = {}
+    for name in pairs(account.held) do
+      if name ~= 'slots' and name ~= 'units' then
+        names[#names + 1] = name
+      end
+    end
+    table.sort(names)
+    local words = {string.format('n=%d', account.count)}
+    for _, name in ipairs({'slots', 'units', unpack(names)}) do
+      local amount = account.held[name] or 0
+      words[#words + 1] = amount > 0 and name .. '=' .. number_text(amount) or nil
+    end
+    words[#words + 1] = account.next and string.format('next=%.3f', account.next) or nil
+    return table.concat(words, ' ')
+  end
+  local function read_accounts(names)
+    local unread = {}
+    for _, name in ipairs(names) do
+      if not account_of(name).is_read then
+        unread[#unread + 1] = name
+      end
+    end
+    for from = 1, #unread, 1000 do
+      local to = math.min(from + 999, #unread)
+      local lines = redis.pcall('HMGET', KEY.accounts, unpack(unread, from, to))
+      ARE_READABLE = ARE_READABLE and not lines.err
+      for i = from, to do
+        repeat -- parse_account
+          local account, line = account_of(unread[i]), lines.err and '' or lines[i - from + 1]
+          account.is_read = true
+          account.held = {}
+          local count, words = string.match(line or 'n=0', '^n=(%d+)(.*)$')
+          if not count or #count > 15 or #words > 4000 then
+            break
+          end
+          account.count = tonumber(count)
+          for name, amount in string.gmatch(words, ' (%l[%l%d_.]*)=(%d+%.?%d*)') do
+            account.held[name] = tonumber(amount)
+          end
+          account.next = account.held.next
+          account.held.next = nil
+          account.full = string.sub(words, -5) == ' full'
+        until true
+      end
+    end
+  end
+  local function touch_account(name)
+    local account = account_of(name)
+    account.is_touched = true
+    return account
+  end
+  local function leave_accounts(kind, ids, undone)
+    for _, share in ipairs(shares_of(kind)) do
+      local account = touch_account(share.name)
+      account.leaving[#account.leaving + 1] = {asked = share.asked, ids = ids}
+      if undone then
+        account.returned = account.returned + #ids * (share.asked.units or 0)
+      end
+    end
+  end
+  local function allot_rate(account, part)
+    local number, period = string.match(account.ceiling_text, 'rate=(%d+)/(%d+)')
+    local whole = account.burst
+    account.burst = math.min(whole, part)
+    if account.burst > 0 then
+      account.interval = account.interval * whole / account.burst
+    end
+    local numerator = math.max(1, tonumber(number) * account.burst)
+    return {
+      rate = string.format('rate=%.0f/%.0f', numerator, tonumber(period) * whole),
+      burst = string.format('burst=%d', account.burst),
+    }
+  end
+  local function pattern_of(name)
+    if string.byte(name) == 64 then -- '@'
+      local parent = string.match(name, '^(.*/)[^/]*$')
+      return (parent or '@') .. '*'
+    end
+    local head = string.match(name, '^([^:]*:)')
+    return head and head .. '*' or name
+  end
+  local function read_ceilings(names)
+    read_accounts(names)
+    local fields = {}
+    for _, name in ipairs(names) do
+      if not account_of(name).ceiling_text and not fields[name] then
+        fields[#fields + 1] = name
+        fields[#fields + 1] = pattern_of(name)
+        fields[name] = true
+      end
+    end
+    for from = 1, #fields, 1000 do
+      local to = math.min(from + 999, #fields)
+      local texts = redis.pcall('HMGET', KEY.policy, unpack(fields, from, to))
+      for i = from, to, 2 do
+        local account = account_of(fields[i])
+        do -- parse_ceiling
+          local account, text = account, not texts.err and (texts[i - from + 1] or texts[i - from + 2])
+          text = text and #text <= 4096 and text
+          account.ceiling_text = text or '-'
+          account.allowed = text and {}
+          for word, amount in string.gmatch(text or '', '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
+            account.allowed[word] = tonumber(amount)
+          end
+          local number, period = string.match(text or '', 'rate=(%d+)/(%d+)')
+          if number then
+            account.interval = tonumber(period) / tonumber(number)
+            account.least_interval = account.interval
+            account.burst = account.allowed.burst or 1
+            account.allowed.rate = nil
+            account.allowed.burst = nil
+          end
+          if account.allowed and account.allowed.shards then
+            account.is_divided = true
+            account.allowed.shards = nil
+          end
+        end
+        account.count = not texts.err and account.count or nil
+      end
+    end
+    do -- read_allotments
+      local names = fields
+      local divided = {}
+      local fields = {}
+      for i = 1, #names, 2 do
+        if account_of(names[i]).is_divided then
+          divided[#divided + 1] = names[i]
+          fields[#fields + 1] = '=' .. names[i]
+        end
+      end
+      for from = 1, #fields, 1000 do
+        local to = math.min(from + 999, #fields)
+        local texts = redis.call('HMGET', KEY.policy, unpack(fields, from, to))
+        for i = from, to do
+          do -- apply_allotment
+            local account, text = account_of(divided[i]), texts[i - from + 1]
+            local parts = {}
+            text = text and #text <= 4096 and text
+            for word, amount in string.gmatch(text or '', '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
+              parts[word] = tonumber(amount)
+            end
+            account.allotment = text
+            account.whole_text = account.ceiling_text
+            local words = account.interval and allot_rate(account, math.floor(parts.burst or 0)) or {}
+            for name, amount in pairs(account.allowed) do
+              account.allowed[name] = math.min(amount, parts[name] or 0)
+              words[name] = name .. '=' .. number_text(account.allowed[name])
+            end
+            account.ceiling_text = string.gsub(account.whole_text, '(%l[%l%d_.]*)=[%d./]+', words)
+          end
+        end
+      end
+    end
+  end
+  local function read_accounts_of(kinds_asked)
+    local names = {}
+    for _, kind in ipairs(kinds_asked) do
+      for _, share in ipairs(shares_of(kind)) do
+        names[#names + 1] = share.name
+      end
+    end
+    read_ceilings(names)
+  end
+  local function tokens_of(account)
+    local now = tonumber(now_ms())
+    local ahead = math.max(account.next or 0, now) - now
+    return math.floor(account.burst - ahead / account.interval + 1e-6)
+  end
+  local function mark_full(name, account)
+    if account.count and not account.full then
+      account.full = true
+      touch_account(name)
+    end
+  end
+  local function room_in(name, asked, limit)
+    local account = account_of(name)
+    local room = limit
+    if not account.count or not account.allowed and string.byte(name) ~= 64 then
+      room = 0
+    end
+    for word, allowed in pairs(room > 0 and account.allowed or {}) do
+      local each = asked[word] or 0
+      if each > 0 then
+        room = math.min(room, math.floor((allowed - (account.held[word] or 0)) / each + 1e-6))
+      end
+    end
+    if room < limit then
+      mark_full(name, account)
+    end
+    if room > 0 and account.interval then
+      room = math.min(room, math.floor(tokens_of(account) / asked.units))
+      if room < limit and account.is_divided then
+        mark_full(name, account)
+      end
+    end
+    return math.max(room, 0)
+  end
+  local function room_of(kind, limit)
+    local room = limit
+    for _, share in ipairs(shares_of(kind)) do
+      local account = account_of(share.name)
+      if account.allowed or share.asked.units then -- a tenant without a ceiling has room
+        repeat -- check_holders
+          local name = share.name
+          local account = account_of(name)
+          if account.is_checked then
+            break
+          end
+          account.is_checked = true
+          local size = redis.pcall('ZCARD', KEY.holders .. name)
+          if account.count and size ~= account.count then
+            account.count = nil
+            account.is_doubtful = true
+          end
+        until true
+        if account.is_doubtful then
+          touch_account(share.name)
+        end
+        room = math.min(room, room_in(share.name, share.asked, limit))
+      end
+    end
+    return room
+  end
+  local function add_amounts(account, asked, factor)
+    local amounts_held = account.held
+    for name, amount in pairs(asked) do
+      local sum = (amounts_held[name] or 0) + factor * amount
+      amounts_held[name] = math.max(0, sum % 1 == 0 and sum or math.floor(sum * 1000 + 0.5) / 1000)
+    end
+  end
+  local function count_taken(kind, ids, first)
+    local size = math.ceil((#ids - first + 1) / 2)
+    if size == 0 then
+      return
+    end
+    local now = tonumber(now_ms())
+    for _, share in ipairs(shares_of(kind)) do
+      local account = touch_account(share.name)
+      for i = first, #ids, 2 do
+        account.entering[#account.entering + 1] = now
+        account.entering[#account.entering + 1] = ids[i]
+      end
+      if account.count then -- a tenant without a ceiling may have a damaged line
+        account.count = account.count + size
+        add_amounts(account, share.asked, size)
+      end
+      if account.interval then
+        local units = size * share.asked.units
+        account.next = math.max(account.next or 0, now) + units * account.interval
+      end
+    end
+  end
+  local function list_accounts()
+    local names = {}
+    for name, account in pairs(ACCOUNTS) do
+      names[#names + 1] = account.is_touched and name or nil
+    end
+    table.sort(names)
+    for _, name in ipairs(names) do
+      if not ACCOUNTS[name].is_listed then
+        ACCOUNTS[name].is_listed = true
+        TOUCHED[#TOUCHED + 1] = '=' .. name
+      end
+    end
+    return names
+  end
+  local function write_holders()
+    do -- list_wanting
+      local fields = {}
+      for name, account in pairs(ACCOUNTS) do
+        if account.is_divided and account.full and not account.allotment then
+          fields[#fields + 1] = '=' .. name
+          fields[#fields + 1] = '0'
+        end
+      end
+      write_all('HSET', KEY.policy, fields)
+    end
+    for _, name in ipairs(list_accounts()) do
+      write_all('ZADD', KEY.holders .. name, ACCOUNTS[name].entering)
+    end
+  end
+  local function write_accounts()
+    local names = list_accounts()
+    read_accounts(names)
+    local lines = {}
+    local emptied = {}
+    for _, name in ipairs(names) do
+      local account = ACCOUNTS[name]
+      do -- remove_leaving
+        local name, account = name, account
+        for _, leaving in ipairs(account.leaving) do
+          for from = 1, #leaving.ids, 1000 do
+            local to = math.min(from + 999, #leaving.ids)
+            local removed = redis.pcall('ZREM', KEY.holders .. name, unpack(leaving.ids, from, to))
+            if account.count and type(removed) == 'number' and removed > 0 then
+              account.count = math.max(0, account.count - removed)
+              add_amounts(account, leaving.asked, -removed)
+              HAS_ROOM = HAS_ROOM or account.full
+              account.full = false
+            end
+          end
+        end
+        account.leaving = {}
+        if account.returned > 0 and account.next then
+          read_ceilings({name})
+          account.next = account.next - account.returned * (account.least_interval or 0)
+          account.returned = 0
+        end
+      end
+      local is_used = account.full or (account.next or 0) > tonumber(now_ms())
+      if account.count == 0 and not is_used then
+        emptied[#emptied + 1] = name
+      elseif account.is_doubtful then
+        lines[#lines + 1] = name
+        lines[#lines + 1] = 'doubtful'
+      elseif account.count then
+        lines[#lines + 1] = name
+        lines[#lines + 1] = account_text(account) .. (account.full and ' full' or '')
+      end
+    end
+    if ARE_READABLE then
+      write_all('HSET', KEY.accounts, lines)
+      write_all('HDEL', KEY.accounts, emptied)
+    end
+  end
+  local function account_line(name)
+    local account = ACCOUNTS[name]
+    local held_text = account.count and account_text(account) or 'damaged'
+    local mark = account.is_divided and account.count and account.full and ' full' or ''
+    return held_text .. mark .. ' of ' .. account.ceiling_text
+  end
+  local function tell_accounts(changes, kinds_asked, due_ms)
+    for _, kind in ipairs(kinds_asked) do
+      for _, share in ipairs(shares_of(kind)) do
+        local account = account_of(share.name)
+        if not account.is_told then
+          account.is_told = true
+          changes[#changes + 1] = '=' .. share.name
+          changes[#changes + 1] = account_line(share.name)
+        end
+      end
+    end
+    do -- due_by_rates
+      local kinds_asked, due_ms = kinds_asked, due_ms
+      for _, kind in ipairs(kinds_asked) do
+        local start_of_1
+        do -- start_of
+          local kind = kind
+          local due
+          for _, share in ipairs(shares_of(kind)) do
+            local account = account_of(share.name)
+            if account.interval and share.asked.units <= account.burst then
+              local start = (account.next or 0) - (account.burst - share.asked.units) * account.interval
+              if start > tonumber(now_ms()) then
+                due = math.max(due or 0, math.ceil(start))
+              end
+            end
+          end
+          start_of_1 = due
+        end
+        local start = start_of_1
+        if start and start < (tonumber(due_ms) or math.huge) then
+          due_ms = string.format('%d', start)
+        end
+      end
+      return due_ms
+    end
+  end
+  local function put_account_lines(changes)
+    local names = {}
+    for i = 1, #changes, 2 do
+      names[#names + 1] = string.match(changes[i], '^=(%S+)$')
+    end
+    read_ceilings(names)
+    for i = 1, #changes, 2 do
+      local name = string.match(changes[i], '^=(%S+)$')
+      if name then
+        changes[i + 1] = account_line(name)
+      end
+    end
+  end
+  MADE_COUNTING = {count_taken = count_taken, leave_accounts = leave_accounts, list_accounts = list_accounts, put_account_lines = put_account_lines, read_accounts_of = read_accounts_of, room_of = room_of, tell_accounts = tell_accounts, write_accounts = write_accounts, write_holders = write_holders}
+  return MADE_COUNTING
+end
+local MADE_IN_FULL
 function in_full()
-  if FULL then return FULL end
+  if MADE_IN_FULL then return MADE_IN_FULL end
   local BASE = string.sub(KEYS[1] or '', 1, -5)
   local KEY = {meta = KEYS[1], kinds = KEYS[2], changed = KEYS[3], later = KEYS[4], tasks = KEYS[5], taken = KEYS[6], running = KEYS[7], pending = KEYS[8], messages = BASE .. 'messages', dead = BASE .. 'dead', ended = BASE .. 'ended', ended_1 = BASE .. 'ended_1', ended_2 = BASE .. 'ended_2', outbox = BASE .. 'outbox', events = BASE .. 'events', accounts = BASE .. 'accounts', policy = BASE .. 'policy', extra = BASE .. 'extra:', holders = BASE .. 'holders:'}
   local STRATEGY = {latency = true, quality = true, adaptive = true}
-  local ARE_READABLE = true -- false if `accounts` is a key of another type
-  local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds}, ...}
-  local HAS_ROOM = false -- whether tasks have left an account that was full
   local OUTBOX = {} -- lines 'ID STATE WHY' of this call
   local FINAL = {succeeded = true, failed = true, cancelled = true, dead = true}
   local DAMAGED = 'its record is damaged'
@@ -915,9 +1431,9 @@ function in_full()
       before = size,
       count = size,
       entering = false,
-      low = 1e15,
+      low = HIGHEST_ORDER,
       high = 0,
-      left = 1e15,
+      left = HIGHEST_ORDER,
     }
   end
   local function touch(kind)
@@ -950,7 +1466,7 @@ function in_full()
   end
   local function order_at(pending, rank)
     local order = tonumber(redis.call('ZRANGE', pending, rank, rank, 'WITHSCORES')[2])
-    return order and order >= 0 and order < 1e15 and math.floor(order) or 0
+    return order and order >= 0 and order <= HIGHEST_ORDER and math.floor(order) or 0
   end
   local function parse_line(text)
     if text and #text > 20000 then
@@ -961,7 +1477,7 @@ function in_full()
     if not mark or #takes > 9 or #life > 15 then
       return nil
     end
-    if #order > 15 or #ready > 15 or #submitted > 15 then
+    if #order > 16 or #ready > 15 or #submitted > 15 then
       return nil
     end
     return {
@@ -1031,234 +1547,9 @@ function in_full()
     end
     return name, words, ''
   end
-  local function amounts_asked(needs)
-    local asked = {}
-    for name, amount in string.gmatch(needs, '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
-      if string.sub(name, 1, 6) ~= 'apart_' then
-        asked[name] = tonumber(amount)
-      end
-    end
-    return asked
-  end
-  local function shares_of(kind)
-    local shares = SHARES[kind]
-    if shares then
-      return shares
-    end
-    shares = {}
-    local needs, tenant, limits = split_accounts(kind)
-    local asked = tenant and amounts_asked(needs)
-    local path
-    for word in string.gmatch(tenant or '', '[^/]+') do
-      path = path and path .. '/' .. word or '@' .. word
-      shares[#shares + 1] = {name = path, asked = asked}
-    end
-    for name, units in string.gmatch(limits or '', '([^,*]+)%*?(%d*)') do
-      shares[#shares + 1] = {name = name, asked = {units = tonumber(units) or 1}}
-    end
-    SHARES[kind] = shares
-    return shares
-  end
-  local function account_of(name)
-    local account = ACCOUNTS[name]
-    if not account then
-      account = {entering = {}, leaving = {}, returned = 0}
-      ACCOUNTS[name] = account
-    end
-    return account
-  end
-  local function parse_account(account, line)
-    account.is_read = true
-    account.held = {}
-    local count, words = string.match(line or 'n=0', '^n=(%d+)(.*)$')
-    if not count or #count > 15 or #words > 4000 then
-      return
-    end
-    account.count = tonumber(count)
-    for name, amount in string.gmatch(words, ' (%l[%l%d_.]*)=(%d+%.?%d*)') do
-      account.held[name] = tonumber(amount)
-    end
-    account.next = account.held.next
-    account.held.next = nil
-    account.full = string.sub(words, -5) == ' full'
-  end
-  local function number_text(amount)
-    return string.format(amount % 1 == 0 and '%d' or '%.16g', amount)
-  end
-  local function account_text(account)
-    local names = {}
-    for name in pairs(account.held) do
-      if name ~= 'slots' and name ~= 'units' then
-        names[#names + 1] = name
-      end
-    end
-    table.sort(names)
-    local words = {string.format('n=%d', account.count)}
-    for _, name in ipairs({'slots', 'units', unpack(names)}) do
-      local amount = account.held[name] or 0
-      words[#words + 1] = amount > 0 and name .. '=' .. number_text(amount) or nil
-    end
-    words[#words + 1] = account.next and string.format('next=%.3f', account.next) or nil
-    return table.concat(words, ' ')
-  end
-  local function read_accounts(names)
-    local unread = {}
-    for _, name in ipairs(names) do
-      if not account_of(name).is_read then
-        unread[#unread + 1] = name
-      end
-    end
-    for from = 1, #unread, 1000 do
-      local to = math.min(from + 999, #unread)
-      local lines = redis.pcall('HMGET', KEY.accounts, unpack(unread, from, to))
-      ARE_READABLE = ARE_READABLE and not lines.err
-      for i = from, to do
-        parse_account(account_of(unread[i]), lines.err and '' or lines[i - from + 1])
-      end
-    end
-  end
-  local function touch_account(name)
-    local account = account_of(name)
-    account.is_touched = true
-    return account
-  end
-  local function leave_accounts(kind, ids, undone)
-    for _, share in ipairs(shares_of(kind)) do
-      local account = touch_account(share.name)
-      account.leaving[#account.leaving + 1] = {asked = share.asked, ids = ids}
-      if undone then
-        account.returned = account.returned + #ids * (share.asked.units or 0)
-      end
-    end
-  end
-  local function pattern_of(name)
-    if string.byte(name) == 64 then -- '@'
-      local parent = string.match(name, '^(.*/)[^/]*$')
-      return (parent or '@') .. '*'
-    end
-    local head = string.match(name, '^([^:]*:)')
-    return head and head .. '*' or name
-  end
-  local function parse_ceiling(account, text)
-    text = text and #text <= 4096 and text
-    account.ceiling_text = text or '-'
-    account.allowed = text and {}
-    for word, amount in string.gmatch(text or '', '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
-      account.allowed[word] = tonumber(amount)
-    end
-    local number, period = string.match(text or '', 'rate=(%d+)/(%d+)')
-    if number then
-      account.interval = tonumber(period) / tonumber(number)
-      account.burst = account.allowed.burst or 1
-      account.allowed.rate = nil
-      account.allowed.burst = nil
-    end
-  end
-  local function read_ceilings(names)
-    read_accounts(names)
-    local unread = {}
-    local fields = {}
-    for _, name in ipairs(names) do
-      if not account_of(name).ceiling_text and not fields[name] then
-        unread[#unread + 1] = name
-        fields[#fields + 1] = name
-        fields[#fields + 1] = pattern_of(name)
-        fields[name] = true
-      end
-    end
-    for from = 1, #fields, 1000 do
-      local to = math.min(from + 999, #fields)
-      local texts = redis.pcall('HMGET', KEY.policy, unpack(fields, from, to))
-      for i = from, to, 2 do
-        local account = account_of(fields[i])
-        parse_ceiling(account, not texts.err and (texts[i - from + 1] or texts[i - from + 2]))
-        account.count = not texts.err and account.count or nil
-      end
-    end
-  end
-  local function read_accounts_of(kinds_asked)
-    local names = {}
-    for _, kind in ipairs(kinds_asked) do
-      for _, share in ipairs(shares_of(kind)) do
-        names[#names + 1] = share.name
-      end
-    end
-    read_ceilings(names)
-  end
-  local function check_holders(name)
-    local account = account_of(name)
-    if account.is_checked then
-      return
-    end
-    account.is_checked = true
-    local size = redis.pcall('ZCARD', KEY.holders .. name)
-    if account.count and size ~= account.count then
-      account.count = nil
-      account.is_doubtful = true
-    end
-  end
-  local function tokens_of(account)
-    local now = tonumber(now_ms())
-    local ahead = math.max(account.next or 0, now) - now
-    return math.floor(account.burst - ahead / account.interval + 1e-6)
-  end
-  local function room_in(name, asked, limit)
-    local account = account_of(name)
-    local room = limit
-    if not account.count or not account.allowed and string.byte(name) ~= 64 then
-      room = 0
-    end
-    for word, allowed in pairs(room > 0 and account.allowed or {}) do
-      local each = asked[word] or 0
-      if each > 0 then
-        room = math.min(room, math.floor((allowed - (account.held[word] or 0)) / each + 1e-6))
-      end
-    end
-    if room < limit and account.count and not account.full then
-      account.full = true
-      touch_account(name)
-    end
-    if room > 0 and account.interval then
-      room = math.min(room, math.floor(tokens_of(account) / asked.units))
-    end
-    return math.max(room, 0)
-  end
-  local function room_of(kind, limit)
-    local room = limit
-    for _, share in ipairs(shares_of(kind)) do
-      check_holders(share.name)
-      if account_of(share.name).is_doubtful then
-        touch_account(share.name)
-      end
-      room = math.min(room, room_in(share.name, share.asked, limit))
-    end
-    return room
-  end
-  local function start_of(kind)
-    local due
-    for _, share in ipairs(shares_of(kind)) do
-      local account = account_of(share.name)
-      if account.interval and share.asked.units <= account.burst then
-        local start = (account.next or 0) - (account.burst - share.asked.units) * account.interval
-        if start > tonumber(now_ms()) then
-          due = math.max(due or 0, math.ceil(start))
-        end
-      end
-    end
-    return due
-  end
-  local function due_by_rates(kinds_asked, due_ms)
-    for _, kind in ipairs(kinds_asked) do
-      local start = start_of(kind)
-      if start and start < (tonumber(due_ms) or math.huge) then
-        due_ms = string.format('%d', start)
-      end
-    end
-    return due_ms
-  end
   local function find_first(pending, low, high)
     while low < high do
-      local middle = math.floor((low + high) / 2)
+      local middle = low + math.floor((high - low) / 2) -- low + high may have no exact number
       if redis.call('ZCOUNT', pending, '-inf', string.format('%d', middle)) > 0 then
         high = middle
       else
@@ -1266,126 +1557,6 @@ function in_full()
       end
     end
     return low
-  end
-  local function add_amounts(account, asked, factor)
-    local amounts_held = account.held
-    for name, amount in pairs(asked) do
-      local sum = (amounts_held[name] or 0) + factor * amount
-      amounts_held[name] = math.max(0, sum % 1 == 0 and sum or math.floor(sum * 1000 + 0.5) / 1000)
-    end
-  end
-  local function count_taken(kind, ids, first)
-    local size = math.ceil((#ids - first + 1) / 2)
-    if size == 0 then
-      return
-    end
-    local now = tonumber(now_ms())
-    for _, share in ipairs(shares_of(kind)) do
-      local account = touch_account(share.name)
-      for i = first, #ids, 2 do
-        account.entering[#account.entering + 1] = now
-        account.entering[#account.entering + 1] = ids[i]
-      end
-      account.count = account.count + size
-      add_amounts(account, share.asked, size)
-      if account.interval then
-        local units = size * share.asked.units
-        account.next = math.max(account.next or 0, now) + units * account.interval
-      end
-    end
-  end
-  local function remove_leaving(name, account)
-    for _, leaving in ipairs(account.leaving) do
-      for from = 1, #leaving.ids, 1000 do
-        local to = math.min(from + 999, #leaving.ids)
-        local removed = redis.pcall('ZREM', KEY.holders .. name, unpack(leaving.ids, from, to))
-        if account.count and type(removed) == 'number' and removed > 0 then
-          account.count = math.max(0, account.count - removed)
-          add_amounts(account, leaving.asked, -removed)
-          HAS_ROOM = HAS_ROOM or account.full
-          account.full = false
-        end
-      end
-    end
-    account.leaving = {}
-    if account.returned > 0 and account.next then
-      read_ceilings({name})
-      account.next = account.next - account.returned * (account.interval or 0)
-      account.returned = 0
-    end
-  end
-  local function list_accounts()
-    local names = {}
-    for name, account in pairs(ACCOUNTS) do
-      names[#names + 1] = account.is_touched and name or nil
-    end
-    table.sort(names)
-    for _, name in ipairs(names) do
-      if not ACCOUNTS[name].is_listed then
-        ACCOUNTS[name].is_listed = true
-        TOUCHED[#TOUCHED + 1] = '=' .. name
-      end
-    end
-    return names
-  end
-  local function write_holders()
-    for _, name in ipairs(list_accounts()) do
-      write_all('ZADD', KEY.holders .. name, ACCOUNTS[name].entering)
-    end
-  end
-  local function write_accounts()
-    local names = list_accounts()
-    read_accounts(names)
-    local lines = {}
-    local emptied = {}
-    for _, name in ipairs(names) do
-      local account = ACCOUNTS[name]
-      remove_leaving(name, account)
-      local is_used = account.full or (account.next or 0) > tonumber(now_ms())
-      if account.count == 0 and not is_used then
-        emptied[#emptied + 1] = name
-      elseif account.is_doubtful then
-        lines[#lines + 1] = name
-        lines[#lines + 1] = 'doubtful'
-      elseif account.count then
-        lines[#lines + 1] = name
-        lines[#lines + 1] = account_text(account) .. (account.full and ' full' or '')
-      end
-    end
-    if ARE_READABLE then
-      write_all('HSET', KEY.accounts, lines)
-      write_all('HDEL', KEY.accounts, emptied)
-    end
-  end
-  local function account_line(name)
-    local account = ACCOUNTS[name]
-    return (account.count and account_text(account) or 'damaged') .. ' of ' .. account.ceiling_text
-  end
-  local function tell_accounts(changes, kinds_asked, due_ms)
-    for _, kind in ipairs(kinds_asked) do
-      for _, share in ipairs(shares_of(kind)) do
-        local account = account_of(share.name)
-        if not account.is_told then
-          account.is_told = true
-          changes[#changes + 1] = '=' .. share.name
-          changes[#changes + 1] = account_line(share.name)
-        end
-      end
-    end
-    return due_by_rates(kinds_asked, due_ms)
-  end
-  local function put_account_lines(changes)
-    local names = {}
-    for i = 1, #changes, 2 do
-      names[#names + 1] = string.match(changes[i], '^=(%S+)$')
-    end
-    read_ceilings(names)
-    for i = 1, #changes, 2 do
-      local name = string.match(changes[i], '^=(%S+)$')
-      if name then
-        changes[i + 1] = account_line(name)
-      end
-    end
   end
   local function event_words(event, fields)
     local words = {'event', event}
@@ -1568,7 +1739,7 @@ function in_full()
       redis.call('HDEL', KEY.running, task.id)
     end
     if task.counts then
-      in_full().leave_accounts(task.counts, {task.id}, undone)
+      counting().leave_accounts(task.counts, {task.id}, undone)
       task.counts = nil
     end
   end
@@ -1806,10 +1977,10 @@ function in_full()
     end
     write_outbox(KEY.outbox)
   end
-  FULL = {bad_type = bad_type, count_taken = count_taken, end_not_taken = end_not_taken, enter_due = enter_due, find_due = find_due, find_first = find_first, is_dead = is_dead, is_rare_word = is_rare_word, leave_accounts = leave_accounts, list_accounts = list_accounts, load_not_taken = load_not_taken, order_at = order_at, put_account_lines = put_account_lines, read_accounts_of = read_accounts_of, room_of = room_of, stop_waiting = stop_waiting, tell_accounts = tell_accounts, too_long = too_long, too_many = too_many, write_accounts = write_accounts, write_due = write_due, write_holders = write_holders}
-  return FULL
+  MADE_IN_FULL = {bad_type = bad_type, end_not_taken = end_not_taken, enter_due = enter_due, find_due = find_due, find_first = find_first, is_dead = is_dead, is_rare_word = is_rare_word, load_not_taken = load_not_taken, order_at = order_at, stop_waiting = stop_waiting, too_long = too_long, too_many = too_many, write_due = write_due}
+  return MADE_IN_FULL
 end
-local math_huge, math_min, redis_call, string_byte, string_find, string_format, string_gsub, string_match, string_sub, table_remove = math.huge, math.min, redis.call, string.byte, string.find, string.format, string.gsub, string.match, string.sub, table.remove
+local math_huge, math_max, math_min, redis_call, string_byte, string_find, string_format, string_gsub, string_match, string_sub, table_remove = math.huge, math.max, math.min, redis.call, string.byte, string.find, string.format, string.gsub, string.match, string.sub, table.remove
 local meta, kinds, changed, later, tasks, taken, running, pending_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local refused
 repeat -- refuse_call
@@ -1923,7 +2094,7 @@ do -- choose_tasks
       end
     end
     if #COUNTED_KINDS > 0 then
-      in_full().read_accounts_of(COUNTED_KINDS)
+      counting().read_accounts_of(COUNTED_KINDS)
     end
   end
   for number = 1, count do local row = 2 * number + 5
@@ -1931,7 +2102,7 @@ do -- choose_tasks
       local number, kind, limit, salt, tasks, taken, running = number, ARGV[row + 1], ARGV[row + 2], salt, tasks, taken, running
       local counts = has_accounts(kind)
       if counts then
-        limit = in_full().room_of(kind, tonumber(limit))
+        limit = counting().room_of(kind, tonumber(limit))
       end
       local first_of_1, first_of_2
       repeat -- first_of
@@ -2008,7 +2179,7 @@ do -- choose_tasks
         end
       end
       if counts then
-        in_full().count_taken(kind, ATTEMPTS, first)
+        counting().count_taken(kind, ATTEMPTS, first)
       end
     until true
   end
@@ -2026,11 +2197,11 @@ do -- write_tasks
   local due_lines = has_due and in_full().enter_due()
   read_lines(kinds)
   if #COUNTED_KINDS > 0 then
-    in_full().list_accounts()
+    counting().list_accounts()
   end
   announce(changed)
   if #COUNTED_KINDS > 0 then
-    in_full().write_holders()
+    counting().write_holders()
   end
   if #TOUCHED == 0 then
     redis_call('ZADD', changed, 'XX', 0, '') -- changes nothing, but a full server refuses the call
@@ -2058,7 +2229,7 @@ end
 do -- write_changes
   local meta, kinds, changed = meta, kinds, changed
   if next(ACCOUNTS) then
-    in_full().write_accounts()
+    counting().write_accounts()
   end
   local write_kinds_1
   repeat -- write_kinds
@@ -2071,10 +2242,15 @@ do -- write_changes
     local lines = {}
     local ended = {}
     read_lines(kinds)
-    local version = announce(changed)
-    if version > COUNTED.version then
-      -- HINCRBY and not HSET: a client's login may call HINCRBY, which writes only numbers.
-      redis_call('HINCRBY', meta, 'version', string_format('%d', version - COUNTED.version))
+    announce(changed)
+    do -- write_version
+      local meta = meta
+      local before = COUNTED.now or COUNTED.version
+      COUNTED.now = math_max(before, LAST_VERSION)
+      if LAST_VERSION > before then
+        -- HINCRBY and not HSET: a client's login may call HINCRBY, which writes only numbers.
+        redis_call('HINCRBY', meta, 'version', string_format('%d', LAST_VERSION - before))
+      end
     end
     for _, kind in ipairs(TOUCHED) do
       local queue = QUEUES[kind] -- nil for an account
@@ -2098,7 +2274,6 @@ do -- write_changes
     end
     write_all('HSET', kinds, lines)
     write_all('HDEL', kinds, ended)
-    COUNTED.now = version
     write_kinds_1 = has_new_kind
   until true
   local has_new_kind = write_kinds_1
@@ -2158,7 +2333,7 @@ do -- changes_since
         has_account = has_account or string_byte(kind) == 61 -- '='
       end
       if has_account then
-        in_full().put_account_lines(changes)
+        counting().put_account_lines(changes)
       end
       if #names >= tonumber(limit) then
         read_changes_1, read_changes_2 = changes, tonumber(redis_call('ZSCORE', changed, names[#names]))
@@ -2219,6 +2394,6 @@ repeat -- note_waiting
 until true
 due_ms = has_due and next_due() or due_ms
 if #COUNTED_KINDS > 0 then
-  due_ms = in_full().tell_accounts(changes, COUNTED_KINDS, due_ms)
+  due_ms = counting().tell_accounts(changes, COUNTED_KINDS, due_ms)
 end
 return {version, now_ms(), due_ms, anew, more, changes, GIVEN}

@@ -1,0 +1,179 @@
+"""Fairness: tenants share the nodes, however many tasks each of them submits.
+
+A floods at the beginning, C floods from second 6 on, and B asks steadily for 21 % of the slots. By
+the age of the tasks B waits behind both floods. L has tasks of 8 slots beside a flood of tasks of
+one slot.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from ..claims import ClaimCheck, above, below
+from ..parameters import OF_ALL, Parameters
+from ..plots import finish_axes, line
+from ..runs import RunFigures, SimRun
+from ..simulation import Progress
+from ..tenant_simulation import TenantLoad, TenantMeasure, TenantSimulation
+
+TITLE = "Fairness: two tenants flood, and a third asks steadily for a fifth of the slots"
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "schedulers": 4,
+    "partitions": 32,
+    "slots": 400,
+    "scale": 1.0,
+    "duration_s": 25.0,
+}
+USES: Final = (OF_ALL - {"scale"}) | {
+    "schedulers",
+    "partitions",
+    "gap_s",
+    "slots",
+    "duration_s",
+    "length",
+}
+FAIR_SCHEDULERS: Final = (1, 4, 16, 32)
+RUN_S: Final = 2.0
+STEADY_SHARE: Final = 0.21
+C_BEGINS_S: Final = 6.0
+SETTLED_S: Final = 10.0
+"""Seconds after which the shares are judged: C has had two mean run times to reach its share."""
+
+
+def runs(parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
+    """Return the runs by age and by tenants, for several numbers of schedulers."""
+    members = (parameters.schedulers,) if "schedulers" in chosen else FAIR_SCHEDULERS
+    return [
+        SimRun(f"age N={parameters.schedulers}", play, parameters, (False,)),
+        *(
+            SimRun(f"fair N={count}", play, parameters.with_(schedulers=count), (True,))
+            for count in members
+        ),
+        SimRun(f"large N={parameters.schedulers}", play_large, parameters),
+    ]
+
+
+def play(
+    parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, named: bool
+) -> RunFigures:
+    """Play two floods and a steady tenant."""
+    slots = parameters.scaled_slots
+    loads = (
+        TenantLoad("a", flood=round(22.5 * slots)),
+        TenantLoad("b", rate=STEADY_SHARE * slots / RUN_S),
+        TenantLoad("c", flood=15 * slots, begin_s=C_BEGINS_S),
+    )
+    measure = TenantSimulation(parameters, loads, dice, named).run(progress, RUN_S)
+    shares = {tenant: measure.shares(tenant, SETTLED_S, slots) for tenant in "abc"}
+    off = np.abs(np.array(shares["a"]) - np.array(shares["c"]))
+    waits_s = [wait_s for at_s, wait_s in measure.waits_s["b"] if at_s >= RUN_S]
+    summary = {f"share_{tenant}": float(np.mean(values)) for tenant, values in shares.items()}
+    summary |= {
+        "used": sum(summary.values()),
+        "placed_b": len(waits_s),
+        "off_mean": float(off.mean()),
+        "off_p99": float(np.quantile(off, 0.99)),
+    }
+    if waits_s:
+        summary["wait_b_p50_s"] = float(np.quantile(waits_s, 0.5))
+        summary["wait_b_p99_s"] = float(np.quantile(waits_s, 0.99))
+    return RunFigures(_by_second(measure, slots, "abc"), summary, measure.placements)
+
+
+def play_large(
+    parameters: Parameters, dice: np.random.SeedSequence, progress: Progress
+) -> RunFigures:
+    """Play a flood of tasks of 8 slots beside a flood of tasks of one slot."""
+    slots = parameters.scaled_slots
+    loads = (
+        TenantLoad("s", flood=round(22.5 * slots)),
+        TenantLoad("l", flood=slots, begin_s=RUN_S, slots=8),
+    )
+    measure = TenantSimulation(parameters, loads, dice).run(progress, RUN_S)
+    shares = {tenant: measure.shares(tenant, SETTLED_S, slots) for tenant in "sl"}
+    summary = {f"share_{tenant}": float(np.mean(values)) for tenant, values in shares.items()}
+    summary["used"] = sum(summary.values())
+    return RunFigures(_by_second(measure, slots, "sl"), summary, measure.placements)
+
+
+def _by_second(measure: TenantMeasure, slots: int, tenants: str) -> dict[str, list[float]]:
+    """Return the mean share of each tenant in each second."""
+    sums: dict[str, dict[int, list[float]]] = {tenant: {} for tenant in tenants}
+    for at_s, slots_held in measure.slots_held:
+        for tenant, seconds in sums.items():
+            seconds.setdefault(int(at_s), []).append(slots_held.get(tenant, 0) / slots)
+    return {
+        tenant: [float(np.mean(values)) for _, values in sorted(seconds.items())]
+        for tenant, seconds in sums.items()
+    }
+
+
+def checks(
+    parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
+) -> list[ClaimCheck]:
+    """Check the bars: the wait of B, and how far the shares of A and C are from each other."""
+    claim_checks: list[ClaimCheck] = []
+    for name, figures in summary.items():
+        means = {key: value["mean"] for key, value in figures.items()}
+        if name.startswith("fair"):
+            wait_s = means.get("wait_b_p99_s")
+            claim_checks += [
+                below(f"wait.{name}", f"{name}: p99 wait of B, s", "0.5", 0.5, wait_s, TICKS_ONLY),
+                below(
+                    f"mean.{name}",
+                    f"{name}: A against C, mean",
+                    "0.01",
+                    0.01,
+                    means["off_mean"],
+                    AT_ONCE,
+                ),
+                below(f"p99.{name}", f"{name}: A against C, p99", "0.04", 0.04, means["off_p99"]),
+            ]
+        elif name.startswith("age"):
+            claim_checks.append(
+                below(f"age.{name}", f"{name}: share of B", "0", 0.21 / 2, means["share_b"])
+            )
+        else:
+            claim_checks.append(
+                above(
+                    f"large.{name}",
+                    f"{name}: share of L",
+                    "0.45",
+                    0.45,
+                    means["share_l"],
+                    WITHOUT_BOOKINGS,
+                )
+            )
+    return claim_checks
+
+
+WITHOUT_BOOKINGS: Final = (
+    "the order alone frees no 8 slots of one node; that needs bookings, which this experiment has "
+    "not"
+)
+
+
+TICKS_ONLY: Final = (
+    "a scheduler of this experiment hears of free slots at its ticks only, and one scheduler has "
+    "one tick a gap; a real one is told of freed slots"
+)
+AT_ONCE: Final = (
+    "all schedulers act at the same moment of a tick, so each of them gives its seats to the "
+    "tenant that is behind"
+)
+
+
+def draw(
+    figure: Any, parameters: Parameters, series: Mapping[str, Any], summary: Mapping[str, Any]
+) -> None:
+    """Draw the shares of the tenants over time, one panel a run."""
+    axes = figure.subplots(1, len(series), squeeze=False, sharey=True)[0]
+    figure.set_size_inches(3 * len(series), 2.8)
+    colours = {"a": "tab:red", "b": "tab:blue", "c": "tab:green", "s": "tab:red", "l": "tab:blue"}
+    for axis, (name, shares) in zip(axes, series.items(), strict=True):
+        for tenant, values in shares.items():
+            line(axis, values, tenant.upper(), colours[tenant])
+        finish_axes(axis)
+        axis.set_title(name)
+    axes[0].set_ylabel("share of the slots")

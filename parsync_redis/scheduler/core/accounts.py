@@ -1,0 +1,228 @@
+"""A scheduler's copy of what accounts (model/account.py) hold, by shard, and of their room.
+
+The scripts judge exactly. The copy saves schedulers from seats for tasks that no script would give,
+and says which tenant's turn it is. What the scheduler has reserved counts as held, until the shard
+has answered.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from math import inf
+from typing import Final, NamedTuple
+
+from ...model.account import TENANT_MARK
+from ...model.account_line import AccountLine, Ceiling
+from ...model.amount import THOUSANDTHS
+from ...model.apart import undeclared
+from ...model.kind import Kind
+from ...model.needs import Resources, parse_needs
+from ...placement.account_reasons import find_block
+
+UNITS: Final = "units"
+"""The amount of a limit."""
+
+AccountAmounts = Mapping[str, int]
+"""{name of an amount -> thousandths}; slots and units are in thousandths too."""
+
+NO_AMOUNTS: Final[AccountAmounts] = {}
+
+NO_LINE: Final = (AccountLine(), "")
+"""What is known of an account without a line."""
+
+
+class Ask(NamedTuple):
+    """What one task holds of an account."""
+
+    account: str
+    amounts: AccountAmounts
+
+
+class Room(NamedTuple):
+    """How many tasks of a kind its accounts have room for; inf without a ceiling.
+
+    tasks: less than 0 if the tasks hold more than they may.
+    account: the account that has the least room, '' for none.
+    due_ms: when the rate of the account gives its next token (server time); inf if tasks wait for
+        another reason.
+    by_rate: the tokens of a rate are the bound.
+    """
+
+    tasks: float
+    account: str = ""
+    due_ms: float = inf
+    by_rate: bool = False
+
+
+UNLIMITED: Final = Room(inf)
+
+
+@lru_cache(maxsize=4096)
+def ceiling_of(account: str, text: str) -> Ceiling | None:
+    """Return the ceiling of an account by its text; None for a limit that the policy has not."""
+    is_unknown = text == "-" and not account.startswith(TENANT_MARK)
+    return None if is_unknown else Ceiling.of(text)
+
+
+@lru_cache(maxsize=4096)
+def amounts_of(needs: Resources) -> AccountAmounts:
+    """Return what a task of these needs holds of a tenant's account."""
+    amounts = {name: amount for name, amount in needs.amounts if amount and not undeclared(name)}
+    return {"slots": needs.slots * THOUSANDTHS, **amounts}
+
+
+def asks_of(kind: Kind) -> tuple[Ask, ...]:
+    """Return what a task of a kind holds of its accounts."""
+    if not kind.tenant and not kind.limits:
+        return ()
+    amounts = amounts_of(parse_needs(kind.needs)) if kind.tenant else NO_AMOUNTS
+    return tuple(
+        Ask(name, amounts if name.startswith(TENANT_MARK) else {UNITS: units * THOUSANDTHS})
+        for name, units in kind.accounts
+    )
+
+
+def parent_of(account: str) -> str:
+    """Return the account of a tenant's parent; `@` is the root."""
+    return account.rpartition("/")[0] or TENANT_MARK
+
+
+class AccountsCopy:
+    """What accounts hold, as far as this scheduler knows. An account without a line has room."""
+
+    def __init__(self, shards: int) -> None:
+        # by shard and account, what its holders hold, and its ceiling
+        self._lines: list[dict[str, tuple[AccountLine, str]]] = [{} for _ in range(shards)]
+        self._reserved: list[dict[str, dict[str, int]]] = [{} for _ in range(shards)]
+        self._now_ms = [0.0] * shards
+        # by tenant's account: what it holds in all shards, and what its children hold
+        self._held: dict[str, dict[str, int]] = {}
+        self._held_below: dict[str, dict[str, int]] = {}
+
+    def set(self, shard: int, account: str, text: str) -> None:
+        """Take in the line of an account in a shard; '' if nothing is known."""
+        before, _ = self._lines[shard].pop(account, NO_LINE)
+        line = AccountLine.of(text)
+        if text:
+            self._lines[shard][account] = line, text.partition(" of ")[2]
+        if account.startswith(TENANT_MARK):
+            self._add(account, before.amounts, -1)
+            self._add(account, line.amounts, 1)
+
+    def clear_shard(self, shard: int) -> list[str]:
+        """Forget a shard; return the accounts that had a line or a reservation there."""
+        accounts = [*{**self._lines[shard], **self._reserved[shard]}]
+        self.settle(shard)
+        self._now_ms[shard] = 0.0
+        for account in accounts:
+            self.set(shard, account, "")
+        return accounts
+
+    def on_time(self, shard: int, now_ms: float) -> None:
+        """Note the time of the server of a shard."""
+        self._now_ms[shard] = max(self._now_ms[shard], now_ms)
+
+    def reserve(self, shard: int, asks: Iterable[Ask], tasks: int) -> None:
+        """Let so many tasks count as held, until `settle`."""
+        for account, amounts in asks:
+            total = {name: amount * tasks for name, amount in amounts.items()}
+            _add_to(self._reserved[shard].setdefault(account, {}), total, 1)
+            if account.startswith(TENANT_MARK):
+                self._add(account, total, 1)
+
+    def settle(self, shard: int) -> list[str]:
+        """Forget what is reserved in a shard, which has answered; return the accounts."""
+        reserved = self._reserved[shard]
+        self._reserved[shard] = {}
+        for account, amounts in reserved.items():
+            if account.startswith(TENANT_MARK):
+                self._add(account, amounts, -1)
+        return [*reserved]
+
+    def _add(self, account: str, amounts: AccountAmounts, sign: int) -> None:
+        """Add to what a tenant holds in all shards, or take away."""
+        for table, name in ((self._held, account), (self._held_below, parent_of(account))):
+            total = table.setdefault(name, {})
+            _add_to(total, amounts, sign)
+            if not any(total.values()):
+                del table[name]
+
+    def held(self, account: str) -> AccountAmounts:
+        """Return what a tenant holds in all shards, with what is reserved for it."""
+        return self._held.get(account, NO_AMOUNTS)
+
+    def held_below(self, account: str) -> AccountAmounts:
+        """Return what the children of a tenant hold; of `@`, what all tenants hold."""
+        return self._held_below.get(account, NO_AMOUNTS)
+
+    # -- room --------------------------------------------------------------------------------------
+
+    def room(self, asks: Iterable[Ask], shard: int) -> Room:
+        """Return for how many tasks the accounts of a kind have room in a shard."""
+        least = UNLIMITED
+        for ask in asks:
+            line, text = self._lines[shard].get(ask.account, NO_LINE)
+            if line is not NO_LINE[0]:
+                ceiling = ceiling_of(ask.account, text)
+                room = self._room_of(ask, line, ceiling, shard)
+                if room.tasks <= 0 and self._must_tell(ask.account, line, ceiling, shard):
+                    room = Room(1, ask.account)
+                if room.tasks < least.tasks or (room.tasks <= 0 and room.due_ms > least.due_ms):
+                    least = room
+        return least
+
+    def _must_tell(
+        self, account: str, line: AccountLine, ceiling: Ceiling | None, shard: int
+    ) -> bool:
+        """Return whether a take of one task must tell the leader that tasks wait in this shard.
+
+        The leader gives allotments to shards where a take has refused tasks.
+        """
+        if line.is_damaged or line.is_full or ceiling is None:
+            return False
+        return ceiling.is_divided and not self._reserved[shard].get(account)
+
+    def _room_of(self, ask: Ask, line: AccountLine, ceiling: Ceiling | None, shard: int) -> Room:
+        """Return for how many tasks one account has room."""
+        account = ask.account
+        if line.is_damaged or ceiling is None:
+            return Room(0, account)
+        if not ceiling.amounts and ceiling.rate is None:
+            return UNLIMITED
+        reserved = self._reserved[shard].get(account, NO_AMOUNTS)
+        tasks = inf
+        for name, most in ceiling.amounts.items():
+            if amount := ask.amounts.get(name, 0):
+                amount_left = most - line.amounts.get(name, 0) - reserved.get(name, 0)
+                tasks = min(tasks, amount_left // amount)
+        if ceiling.rate is None or tasks <= 0:
+            return Room(tasks, account)
+        units = ask.amounts[UNITS] // THOUSANDTHS
+        if units > ceiling.burst:
+            return Room(0, account)
+        # GCRA: a task may start when its units fit into the burst
+        now_ms = self._now_ms[shard]
+        interval_ms = ceiling.rate.period_ms / ceiling.rate.number
+        next_ms = max(line.next_ms or 0.0, now_ms)
+        next_ms += reserved.get(UNITS, 0) / THOUSANDTHS * interval_ms
+        due_ms = next_ms - (ceiling.burst - units) * interval_ms
+        if due_ms > now_ms:
+            return Room(0, account, due_ms, by_rate=True)
+        starts = int((now_ms - due_ms) / (units * interval_ms)) + 1
+        return Room(min(tasks, starts), account, by_rate=starts <= tasks)
+
+    def why(self, kind: Kind, shard: int) -> str:
+        """Return which account has no room for a kind, as a sentence for people; '' if all have."""
+        pairs = {name: self._lines[shard].get(name, NO_LINE) for name, _ in kind.accounts}
+        lines = {name: line for name, (line, _) in pairs.items()}
+        ceilings = {
+            name: None if ceiling_of(name, text) is None else text
+            for name, (_, text) in pairs.items()
+        }
+        block = find_block(kind, lines, ceilings, self._now_ms[shard])
+        return "" if block is None else block.why
+
+
+def _add_to(amounts: dict[str, int], change: AccountAmounts, sign: int) -> None:
+    """Add amounts to others, or take them away."""
+    for name, amount in change.items():
+        amounts[name] = amounts.get(name, 0) + sign * amount

@@ -1,0 +1,130 @@
+"""The kinds that wait because an account has no room, by shard and account.
+
+Such a kind is in no group, so no seat is searched for it. It may have room again when the line of
+its account changes, or when the next token of its rate comes. Then the oldest kinds come first, as
+many as there is room for.
+"""
+
+from collections import OrderedDict
+from itertools import islice
+from math import inf
+from typing import Final
+
+from .accounts import AccountsCopy, Room
+from .kind_group import WaitingKind
+from .ranking import Ranking
+
+KINDS_AT_ONCE: Final = 64
+"""Maximum number of kinds of one account that leave at a time."""
+
+AccountKey = tuple[int, str]
+"""A shard and an account."""
+
+
+class FullAccounts:
+    """The kinds without room in an account.
+
+    unexplained: kinds whose reason is to be found.
+    """
+
+    def __init__(self, accounts: AccountsCopy) -> None:
+        self._accounts = accounts
+        self._kinds: dict[AccountKey, Ranking[WaitingKind]] = {}
+        # accounts that may have room again
+        self._roomier: dict[AccountKey, None] = {}
+        # by account, when its next token comes (server time)
+        self._due_ms: dict[AccountKey, float] = {}
+        self.unexplained: dict[WaitingKind, None] = {}
+        self._explained: OrderedDict[WaitingKind, None] = OrderedDict()
+
+    @property
+    def any_roomier(self) -> bool:
+        """True if kinds may have room again."""
+        return bool(self._roomier)
+
+    def add(self, waiting: WaitingKind, room: Room) -> None:
+        """Add a kind for which an account has no room."""
+        key = waiting.shard, room.account
+        waiting.full = room.account
+        self._kinds.setdefault(key, Ranking()).set(waiting, waiting.first)
+        self.unexplained[waiting] = None
+        self._wait_for_token(key, room)
+
+    def _wait_for_token(self, key: AccountKey, room: Room) -> None:
+        if room.due_ms < inf:
+            self._due_ms[key] = min(room.due_ms, self._due_ms.get(key, inf))
+
+    def on_line(self, waiting: WaitingKind) -> None:
+        """Note that the line of a kind without room has changed."""
+        self._kinds[waiting.shard, waiting.full].set(waiting, waiting.first)
+        if not waiting.why:
+            self.unexplained[waiting] = None
+
+    def discard(self, waiting: WaitingKind) -> None:
+        """Remove a kind, if it is here."""
+        if not waiting.full:
+            return
+        key = waiting.shard, waiting.full
+        waiting.full = ""
+        self.unexplained.pop(waiting, None)
+        self._explained.pop(waiting, None)
+        ranking = self._kinds[key]
+        ranking.discard(waiting)
+        if not len(ranking):
+            del self._kinds[key]
+            self._roomier.pop(key, None)
+            self._due_ms.pop(key, None)
+
+    def on_account(self, shard: int, account: str) -> None:
+        """Note that an account may have room again."""
+        if (shard, account) in self._kinds:
+            self._roomier[shard, account] = None
+
+    def on_time(self, shard: int, now_ms: float) -> None:
+        """Note the time of the server of a shard: tokens may have come."""
+        for key in [key for key, due_ms in self._due_ms.items() if due_ms <= now_ms]:
+            if key[0] == shard:
+                del self._due_ms[key]
+                self._roomier[key] = None
+
+    def due_ms(self, shard: int) -> float:
+        """Return when the next token of a shard comes (server time); inf if none is awaited."""
+        return min((ms for (of, _), ms in self._due_ms.items() if of == shard), default=inf)
+
+    def leave(self) -> list[WaitingKind]:
+        """Remove the oldest kinds that may have room again, and return them."""
+        leaving: list[WaitingKind] = []
+        for key in [*self._roomier]:
+            leaving += self._leave(key)
+        return leaving
+
+    def _leave(self, key: AccountKey) -> list[WaitingKind]:
+        """Remove the oldest kinds of an account, as many as it may have room for."""
+        leaving: list[WaitingKind] = []
+        while len(leaving) < KINDS_AT_ONCE and (ranking := self._kinds.get(key)) is not None:
+            top = ranking.top()
+            if top is None:
+                break
+            waiting = top[1]
+            room = self._accounts.room(waiting.asks, waiting.shard)
+            if room.tasks <= 0 and room.account == key[1]:
+                self._wait_for_token(key, room)
+                self._roomier.pop(key, None)
+                break
+            if room.account == key[1] and room.tasks <= len(leaving):
+                break
+            self.discard(waiting)
+            if room.tasks > 0:
+                leaving.append(waiting)
+            else:
+                self.add(waiting, room)
+        return leaving
+
+    def to_explain(self, most: int, explained: int) -> list[WaitingKind]:
+        """Return up to `most` kinds without a reason, and `explained` of the others by turns."""
+        kinds = [*islice(self.unexplained, most), *islice(self._explained, explained)]
+        for waiting in kinds:
+            self.unexplained.pop(waiting, None)
+            self._explained[waiting] = None
+            self._explained.move_to_end(waiting)
+        return kinds

@@ -1,0 +1,206 @@
+"""The turns in which waiting kinds get seats in one plan: by age, or by the tree of tenants."""
+
+import heapq
+from collections.abc import Collection
+from typing import Final, Protocol
+
+from .kind_group import KindGroup, WaitingKind
+from .queue import QueueCopy
+from .tenants import Tree
+
+PORTIONS: Final = 16
+"""Number of portions in which a kind gets its seats while other kinds wait.
+
+After each portion the next kind gets its turn. A task that is older than all tasks of the next kind
+gets a seat in any case. So kinds that share seats get them nearly in the order of their tasks.
+"""
+
+KINDS_COUNTED: Final = 64
+"""Number of kinds up to which the tasks of a group are counted."""
+
+
+class Turns(Protocol):
+    """The turns of a plan.
+
+    seated: by kind, how many of its tasks have seats.
+    """
+
+    seated: dict[WaitingKind, int]
+
+    def pick(self) -> tuple[WaitingKind, int] | None:
+        """Return the kind that is next, and how many of its tasks may get seats; None for none."""
+
+    def limit(self, waiting: WaitingKind, unseated: int) -> int:
+        """Return how many seats are of use for a pick."""
+
+    def leave_out(self, group: KindGroup) -> None:
+        """Pick no kind of a group any more in this plan."""
+
+    def deal(self, waiting: WaitingKind, unseated: int, count: int) -> dict[WaitingKind, int]:
+        """Return which tasks get `count` seats of a pick, by kind; not all seats may be given."""
+
+    def end(self) -> Collection[int]:
+        """End the plan; return the shards of kinds that could be picked next."""
+
+
+def turns_of(queue: QueueCopy, changed: Collection[int]) -> Turns:
+    """Return the turns of a plan. changed: the partitions that have changed."""
+    return AgeTurns(queue, changed) if queue.tree is None else TenantTurns(queue, changed)
+
+
+def tasks_left(queue: QueueCopy, waiting: WaitingKind, seated: int) -> int:
+    """Return how many tasks of a kind may get seats besides those that have some.
+
+    A kind for whose tasks an account has no room leaves its group. If a ceiling has room for some,
+    one more is asked for: a take that refuses a task marks the account, and a scheduler is woken
+    when it has room again (lua/lib/kind/ceilings.lua).
+    """
+    unseated = waiting.count - seated
+    if unseated <= 0 or not waiting.asks:
+        return unseated
+    room = queue.accounts.room(waiting.asks, waiting.shard)
+    if room.tasks >= unseated:
+        return unseated
+    if room.tasks > 0:
+        return int(room.tasks)
+    if room.tasks == 0 and seated and not room.by_rate:
+        return 1
+    queue.on_full(waiting, room)
+    return 0
+
+
+class AgeTurns:
+    """The turns without tenants: the oldest task first."""
+
+    def __init__(self, queue: QueueCopy, changed: Collection[int]) -> None:
+        self._queue = queue
+        self._changed = changed
+        self._tried: set[KindGroup] = set()
+        self._left_out: set[KindGroup] = set()
+        self._heap = queue.open_kinds(changed, self._tried)
+        self._number = 0
+        self.seated: dict[WaitingKind, int] = {}
+
+    def pick(self) -> tuple[WaitingKind, int] | None:
+        """Return the kind that is next, and how many of its tasks may get seats."""
+        queue = self._queue
+        while True:
+            if not self._heap:
+                self._heap = queue.open_kinds(self._changed, self._tried)
+                if not self._heap:
+                    return None
+            *_, self._number, waiting = heapq.heappop(self._heap)
+            group = waiting.group
+            if not group.blocked and group not in self._left_out:
+                unseated = tasks_left(queue, waiting, self.seated.get(waiting, 0))
+                if unseated > 0:
+                    return waiting, unseated
+            self._tried.add(group)
+
+    def limit(self, waiting: WaitingKind, unseated: int) -> int:
+        """Return how many seats are of use for a pick."""
+        return unseated
+
+    def leave_out(self, group: KindGroup) -> None:
+        """Pick no kind of a group any more in this plan."""
+        self._left_out.add(group)
+        self._tried.add(group)
+
+    def deal(self, waiting: WaitingKind, unseated: int, count: int) -> dict[WaitingKind, int]:
+        """Return how many tasks of the picked kind get seats before the next kind's turn."""
+        seated = self.seated.get(waiting, 0)
+        if self._heap:
+            older = self._queue.ahead(waiting, seated, self._heap[0])
+            count = min(count, max(older, -(-count // PORTIONS)))
+        self.seated[waiting] = seated + count
+        if waiting.asks:
+            self._queue.accounts.reserve(waiting.shard, waiting.asks, count)
+        if unseated > count:
+            turn = self._queue.seat_turn(waiting, seated + count, self._number)
+            heapq.heappush(self._heap, turn)
+        return {waiting: count}
+
+    def end(self) -> Collection[int]:
+        """Return the shards of the kinds that could be picked next."""
+        return {waiting.shard for *_, waiting in self._heap}
+
+
+class TenantTurns:
+    """The turns by the tree of tenants (tenants.py): one task at a time.
+
+    The kinds of a group fit the same seats. So the seats of a pick are given to kinds of its group
+    as long as their turns come.
+    """
+
+    def __init__(self, queue: QueueCopy, changed: Collection[int]) -> None:
+        assert queue.tree is not None, "without tenants the age decides"
+        self._queue = queue
+        self._tree: Tree = queue.tree
+        self._changed = changed
+        self._left_out: set[KindGroup] = set()
+        self.seated: dict[WaitingKind, int] = {}
+        queue.begin_plan()
+        queue.open_groups(changed, self._left_out)
+
+    def pick(self) -> tuple[WaitingKind, int] | None:
+        """Return the kind that is next, and how many of its tasks may get seats."""
+        while True:
+            waiting = self._tree.pick()
+            if waiting is None:
+                if not self._queue.open_groups(self._changed, self._left_out):
+                    return None
+                continue
+            if unseated := self._unseated(waiting):
+                return waiting, unseated
+
+    def _unseated(self, waiting: WaitingKind) -> int:
+        """Return how many tasks of a kind may get seats; 0 for a kind that has left the tree."""
+        unseated = tasks_left(self._queue, waiting, self.seated.get(waiting, 0))
+        if unseated <= 0:
+            self._tree.discard(waiting)
+            return 0
+        return unseated
+
+    def limit(self, waiting: WaitingKind, unseated: int) -> int:
+        """Return how many tasks the group of a pick has, as far as they are counted."""
+        kinds = waiting.group.waiting
+        if len(kinds) > KINDS_COUNTED:
+            return max(unseated, len(kinds))
+        return max(unseated, sum(of_group.count for of_group in kinds.values()))
+
+    def leave_out(self, group: KindGroup) -> None:
+        """Pick no kind of a group any more in this plan."""
+        self._left_out.add(group)
+        self._tree.close(group)
+
+    def deal(self, waiting: WaitingKind, unseated: int, count: int) -> dict[WaitingKind, int]:
+        """Return which tasks get the seats, by kind."""
+        group = waiting.group
+        strategy = waiting.kind.strategy
+        dealt: dict[WaitingKind, int] = {}
+        while True:
+            tasks = min(count, unseated) if self._tree.is_alone(waiting) else 1
+            self._seat(waiting, tasks)
+            dealt[waiting] = dealt.get(waiting, 0) + tasks
+            count -= tasks
+            pick = self._tree.pick() if count else None
+            while pick is not None and not (unseated := self._unseated(pick)):
+                pick = self._tree.pick()
+            if pick is None or pick.group is not group or pick.kind.strategy != strategy:
+                return dealt
+            waiting = pick
+
+    def _seat(self, waiting: WaitingKind, tasks: int) -> None:
+        """Note that tasks of a kind get seats: their tenants hold more."""
+        seated = self.seated.get(waiting, 0) + tasks
+        self.seated[waiting] = seated
+        self._queue.accounts.reserve(waiting.shard, waiting.asks, tasks)
+        self._tree.on_reserved(waiting, tasks)
+        if seated < waiting.count:
+            self._tree.set(waiting, waiting.order(seated))
+
+    def end(self) -> Collection[int]:
+        """Return the shard of the kind that could be picked next; the tree is as before again."""
+        pick = self._tree.pick()
+        self._queue.end_plan(self.seated, self._left_out)
+        return () if pick is None else (pick.shard,)

@@ -1,0 +1,212 @@
+"""AccountsCopy in the core: a kind whose account has no room takes no seats until it has."""
+
+from math import inf
+
+import pytest
+
+from parsync_redis.model.kind import Kind
+from parsync_redis.model.replies import Took
+from parsync_redis.scheduler.core.accounts import AccountsCopy, asks_of
+from parsync_redis.scheduler.core.core import Core
+from tests.kit.core_rig import Queue, make, node, reasons, see, takes
+
+STRIPE = "work slots=1 under=stripe"
+
+
+def sees(slots: int = 50, shards: int = 1) -> Core:
+    """Return a core that sees so many free slots."""
+    core = make(shards=shards)
+    see(core, 0, [node("n", slots)], slots)
+    return core
+
+
+def told(queue: Queue) -> Queue:
+    """Tell the core what has changed in a queue; return the queue."""
+    queue.core.on_wake(queue.shard)
+    queue.tell()
+    return queue
+
+
+def written(core: Core) -> dict[str, str]:
+    """Let the core's turn of a gap come; return the reasons that it writes."""
+    core.on_tick(core.counters.ticks)
+    return dict(reasons(core.plan(confirm=False)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines", "tasks"),
+    [
+        (STRIPE, {}, inf),
+        (STRIPE, {"stripe": "n=2 units=2 of units=5"}, 3),
+        (STRIPE, {"stripe": "n=9 units=9 of units=5"}, -4),
+        (STRIPE, {"stripe": "n=0 of -"}, 0),
+        (STRIPE, {"stripe": "damaged"}, 0),
+        (STRIPE, {"stripe": "n=0 of units=0"}, 0),
+        ("work slots=1 under=a,stripe*2", {"stripe": "n=1 units=1 of units=6"}, 2),
+        ("work slots=1 under=a,stripe*2", {"stripe": "n=0 of units=9", "a": "n=0 of units=1"}, 1),
+        ("work slots=2 gpu=1 for=a/b", {"@a": "n=1 slots=2 gpu=1 of -"}, inf),
+        ("work slots=2 gpu=1 for=a/b", {"@a": "n=1 slots=2 gpu=1 of slots=9"}, 3),
+        ("work slots=2 gpu=0.5 for=a/b", {"@a/b": "n=1 gpu=1 of slots=99 gpu=2"}, 2),
+        ("work slots=2 for=a/b", {"@a/b": "n=1 gpu=1 of gpu=1"}, inf),
+    ],
+)
+def test_a_kind_has_the_room_of_its_fullest_account(
+    kind: str, lines: dict[str, str], tasks: float
+) -> None:
+    accounts = AccountsCopy(1)
+    for account, line in lines.items():
+        accounts.set(0, account, line)
+    assert accounts.room(asks_of(Kind.of(kind)), 0).tasks == tasks
+
+
+@pytest.mark.parametrize(
+    ("line", "units", "tasks", "due_ms"),
+    [
+        ("n=0 of rate=10/1000 burst=4", 1, 4, inf),
+        ("n=0 of rate=10/1000 burst=4", 2, 2, inf),
+        ("n=1 units=1 next=1300.000 of rate=10/1000 burst=4", 1, 1, inf),
+        ("n=1 units=1 next=1400.000 of rate=10/1000 burst=4", 1, 0, 1100),
+        ("n=1 units=1 next=1300.000 of rate=10/1000 burst=4", 2, 0, 1100),
+        ("n=1 units=1 next=1100.000 of units=2 rate=10/1000 burst=4", 1, 1, inf),
+        ("n=0 of rate=10/1000 burst=4", 5, 0, inf),
+    ],
+)
+def test_a_rate_has_the_tokens_of_its_burst(
+    line: str, units: int, tasks: float, due_ms: float
+) -> None:
+    accounts = AccountsCopy(1)
+    accounts.set(0, "stripe", line)
+    accounts.on_time(0, 1000)
+    limit = "stripe" if units == 1 else f"stripe*{units}"
+    room = accounts.room(asks_of(Kind("work", "slots=1", "", "", limit)), 0)
+    assert (room.tasks, room.due_ms) == (tasks, due_ms)
+
+
+def test_a_tenant_holds_what_its_lines_of_all_shards_say_and_what_is_reserved() -> None:
+    accounts = AccountsCopy(2)
+    asks = asks_of(Kind.of("work slots=2 for=a/b"))
+    accounts.set(0, "@a/b", "n=1 slots=3 gpu=1 of -")
+    accounts.set(1, "@a/b", "n=1 slots=4 of slots=9")
+    accounts.reserve(1, asks, 2)
+    assert accounts.held("@a/b") == {"slots": 11_000, "gpu": 1000}
+    assert accounts.held_below("@a")["slots"] == 11_000
+    assert accounts.room(asks, 1).tasks == 0
+    accounts.settle(1)
+    assert accounts.room(asks, 1).tasks == 2
+    accounts.clear_shard(0)
+    assert accounts.held("@a/b") == {"slots": 4000, "gpu": 0}
+    accounts.clear_shard(1)
+    assert not accounts.held("@a/b")
+
+
+def test_no_more_seats_are_reserved_than_a_limit_has_room_for() -> None:
+    core = sees()
+    queue = told(Queue(core).add(STRIPE, 20).account("stripe", "n=1 units=1 of units=5"))
+    # one more than there is room for, so that the take marks the limit as full
+    assert takes(core.plan()) == [(STRIPE, 5)]
+    told(queue.account("stripe", "n=5 units=5 of units=5"))
+    assert not takes(core.plan())
+    assert core.at_rest, "nothing is searched for a kind under a full limit"
+    told(queue.account("stripe", "n=3 units=3 of units=5"))
+    assert not core.at_rest
+    assert takes(core.plan()) == [(STRIPE, 3)]
+
+
+def test_kinds_under_one_limit_share_its_room_and_the_oldest_goes_first() -> None:
+    core = sees()
+    young, old = "young slots=1 under=stripe", "old slots=2 under=stripe"
+    queue = Queue(core).add(young, 5, first=50).add(old, 2, first=10)
+    told(queue.account("stripe", "n=0 of units=4"))
+    assert dict(takes(core.plan())) == {old: 2, young: 3}
+    queue.add("late slots=1 under=stripe", 1, first=90)
+    told(queue.account("stripe", "n=4 units=4 of units=4"))
+    assert not takes(core.plan())
+    told(queue.account("stripe", "n=3 units=3 of units=4"))
+    assert takes(core.plan()) == [(old, 2)]
+
+
+def test_a_full_limit_does_not_keep_other_kinds_of_its_group_from_seats() -> None:
+    core = sees()
+    queue = Queue(core).add(STRIPE, 5).add("work slots=1", 5, first=50)
+    told(queue.account("stripe", "n=5 units=5 of units=5"))
+    assert takes(core.plan()) == [("work slots=1", 5)]
+
+
+def test_a_whole_copy_begins_with_no_account() -> None:
+    core = sees()
+    told(Queue(core).add(STRIPE, 5).account("stripe", "n=5 units=5 of units=5"))
+    core.on_took(Took("2", 0, anew=True, changes=[(STRIPE, "5 1 5")]))
+    assert takes(core.plan()) == [(STRIPE, 5)]
+
+
+def test_a_limit_is_full_in_one_shard_only() -> None:
+    core = sees(shards=2)
+    told(Queue(core, 0).add(STRIPE, 5).account("stripe", "n=5 units=5 of units=5"))
+    told(Queue(core, 1).add(STRIPE, 5).account("stripe", "n=0 of units=5"))
+    plan = core.plan()
+    assert not takes(plan, 0)
+    assert takes(plan, 1) == [(STRIPE, 5)]
+
+
+def test_the_next_token_of_a_rate_opens_its_kinds() -> None:
+    core = sees()
+    queue = Queue(core).add(STRIPE, 5)
+    queue.now_ms = 1000
+    told(queue.account("stripe", "n=1 units=1 next=1100.000 of rate=10/1000 burst=1"))
+    assert not takes(core.plan())
+    assert core.token_due_ms(0) == 1100
+    core.on_time(0, 1099)
+    assert not takes(core.plan())
+    core.on_time(0, 1100)
+    assert takes(core.plan()) == [(STRIPE, 1)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "account", "line", "why"),
+    [
+        (STRIPE, "stripe", "n=5 units=5 of units=5", "limit stripe: 5 of 5 are held"),
+        (STRIPE, "stripe", "n=0 of -", "no limit 'stripe' is in the policy"),
+        (
+            STRIPE,
+            "stripe",
+            "n=1 units=1 next=99000 of rate=100/60000 burst=10",
+            "limit stripe: 100 in a minute are used up",
+        ),
+        (
+            "work slots=1 for=acme",
+            "@acme",
+            "n=20 slots=200 of slots=200",
+            "tenant acme holds 200 of at most 200 slots",
+        ),
+    ],
+)
+def test_a_kind_without_room_waits_for_its_account(
+    kind: str, account: str, line: str, why: str
+) -> None:
+    core = sees()
+    queue = told(Queue(core).add(kind, 5).account(account, line))
+    assert not takes(core.plan())
+    assert written(core) == {kind: why}
+    assert not written(core), "a reason is written once"
+    queue.add(kind, 1, first=9)
+    told(queue)
+    assert written(core) == {kind: why}
+
+
+def test_a_kind_that_leaves_the_queue_leaves_its_full_account() -> None:
+    core = sees()
+    queue = told(Queue(core).add(STRIPE, 5).account("stripe", "n=5 units=5 of units=5"))
+    core.plan()
+    core.on_took(Took("2", 0, changes=[(STRIPE, "")]))
+    told(queue.account("stripe", "n=0 of units=5"))
+    assert not takes(core.plan())
+    assert core.at_rest
+
+
+def test_new_nodes_do_not_bring_a_kind_without_room_into_a_group() -> None:
+    core = sees()
+    told(Queue(core).add(STRIPE, 5).account("stripe", "n=5 units=5 of units=5"))
+    core.plan()
+    see(core, 0, [node("m", 50)], 50)
+    assert not core.queue.groups
+    assert not takes(core.plan())
