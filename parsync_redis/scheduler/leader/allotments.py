@@ -285,8 +285,7 @@ def _lowered(
     """
     for shard, part in enumerate(parts):
         if plan is None:
-            if part.is_listed:
-                yield shard, AllotRow(account, "")
+            yield shard, AllotRow(account, "")
             continue
         kept = {name: min(size, plan[shard].get(name, 0)) for name, size in part.allotted.items()}
         if kept != part.allotted or not part.is_listed:

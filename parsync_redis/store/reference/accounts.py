@@ -157,7 +157,8 @@ class Accounts:
         """Return what `allot` tells of an account: ceiling, allotment and line."""
         line = self.lines.get(account) or Holding()
         text = line.text + (" full" if line.full else "")
-        return [self.ceiling_text(account) or "-", self.allotments.get(account, ""), text]
+        allotment = self.allotments.get(account, "") if self._ceiling(account).divided else ""
+        return [self.ceiling_text(account) or "-", allotment, text]
 
     def _line(self, account: str) -> Holding:
         return self.lines.setdefault(account, Holding())
