@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from parsync_redis.model.account_line import AccountLine
+from parsync_redis.model.allotment import AllotRow
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.task import Submission
 from parsync_redis.scheduler.leader.allotments import IDLE_PASSES, AllotmentDuty
@@ -51,6 +52,17 @@ def test_no_shard_has_room_before_the_leader_has_given_it_a_part(sharded: Driver
     AllotmentDuty(sharded.store).work()
     assert take_all(sharded) == 5
     assert take_all(sharded) == 0
+
+
+def test_a_call_of_an_earlier_leader_or_one_that_comes_twice_changes_nothing(sharded: Driver):
+    allot = sharded.commands.allot
+    rows = [AllotRow("x", "units=5", "0")]
+    earlier = sharded.run(allot("", "a")).seal
+    seal = sharded.run(allot("", "b")).seal
+    assert sharded.unchanged_by(allot(earlier, "a", rows)).seal == ""
+    call = allot(seal, "b", rows)
+    assert sharded.run(call).seal not in ("", seal)
+    assert sharded.unchanged_by(call).seal == ""
 
 
 def test_a_policy_that_changes_keeps_allotments_and_the_shards_do_not_drift(sharded: Driver):
