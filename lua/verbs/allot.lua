@@ -10,7 +10,7 @@
 -- RETURNS: {seal, now_ms, (account, ceiling, allotment, line)*}, of the accounts of the rows; of
 --   all accounts with an allotment if there are no rows. {''} if the shard has another seal
 --   ceiling: undivided; line: as it is stored, or 'damaged'
--- ERRORS: PSARGS
+-- ERRORS: PSARGS, PSRECORD if a key has another type
 -- INVARIANT: an allotment changes only by a call that knows the seal. The seal changes with each
 --   call that has rows or seals. So a call that comes late or twice, or from an earlier leader,
 --   changes nothing. What an account holds grows only by takes, up to its allotment.
@@ -29,7 +29,7 @@ local function bad_rows()
       refusal = redis.error_reply('PSARGS an account is letters, digits and _.:@+/-')
     elseif not string.find(row.text, '^[%l%d_.= ]*$') then
       refusal = redis.error_reply('PSARGS an allotment is words NAME=N')
-    elseif not string.find(row.next, '^%d*%.?%d*$') then
+    elseif not string.find(row.next, '^[%d.]*$') then
       refusal = redis.error_reply('PSARGS next is a time in ms')
     end
     NAMES[#NAMES + 1] = row.account
@@ -49,7 +49,7 @@ local function write_rows()
       HAS_RAISED = true
       account.full = false
       if account.interval then
-        account.next = math.max(account.next or 0, tonumber(row.next))
+        account.next = math.max(account.next or 0, tonumber(row.next) or 0)
       end
     end
   end
@@ -79,7 +79,7 @@ local function tell_allotments(seal)
   return reply
 end
 
-local refusal = bad_counts(meta) or bad_rows()
+local refusal = bad_counts(meta) or bad_rows() or bad_allotments()
 if refusal then
   return refusal
 end

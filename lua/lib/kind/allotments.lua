@@ -60,7 +60,7 @@ local function apply_allotment(account, text)
     account.allowed[name] = math.min(amount, parts[name] or 0)
     words[name] = name .. '=' .. number_text(account.allowed[name])
   end
-  account.ceiling_text = string.gsub(account.whole_text, '(%l[%l%d_.]*)=[%d./]+', words)
+  account.ceiling_text = string.gsub(account.whole_text, '%f[!-~](%l[%l%d_.]*)=[%d./]+', words)
 end
 
 -- read_allotments: read the allotments of those of these accounts whose ceilings are divided.
@@ -93,6 +93,11 @@ local function list_wanting()
     end
   end
   write_all('HSET', KEY.policy, fields)
+end
+
+-- bad_allotments: return the error reply if the key of the allotments has another type, or nil.
+local function bad_allotments()
+  return bad_type(KEY.policy, 'hash')
 end
 
 -- write_allotment: write the allotment of an account; '' for none.

@@ -1096,7 +1096,7 @@ function counting()
               account.allowed[name] = math.min(amount, parts[name] or 0)
               words[name] = name .. '=' .. number_text(account.allowed[name])
             end
-            account.ceiling_text = string.gsub(account.whole_text, '(%l[%l%d_.]*)=[%d./]+', words)
+            account.ceiling_text = string.gsub(account.whole_text, '%f[!-~](%l[%l%d_.]*)=[%d./]+', words)
           end
         end
       end
