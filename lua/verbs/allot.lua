@@ -10,7 +10,7 @@
 -- RETURNS: {seal, now_ms, (account, ceiling, allotment, line)*}, of the accounts of the rows; of
 --   all accounts with an allotment if there are no rows. {''} if the shard has another seal
 --   ceiling: undivided; line: as it is stored, or 'damaged'
--- ERRORS: PSARGS, PSRECORD if a key has another type
+-- ERRORS: PSARGS PSRECORD
 -- INVARIANT: an allotment changes only by a call that knows the seal. The seal changes with each
 --   call that has rows or seals. So a call that comes late or twice, or from an earlier leader,
 --   changes nothing. What an account holds grows only by takes, up to its allotment.

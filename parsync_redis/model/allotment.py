@@ -14,7 +14,7 @@ from .account_line import AccountLine, Ceiling, read_amounts
 from .amount import THOUSANDTHS, amount_text
 from .policy import UNBOUNDED
 
-Amounts = Mapping[str, int]
+PartAmounts = Mapping[str, int]
 """By name, `units`, `burst`, `slots` or a resource, in thousandths."""
 
 SHARDS_WORD: Final = " shards="
@@ -42,7 +42,7 @@ class ShardPart:
     """
 
     ceiling: Ceiling | None
-    allotted: Amounts
+    allotted: PartAmounts
     line: AccountLine
     is_listed: bool
 
@@ -104,7 +104,7 @@ def is_allotment(field: bytes | str) -> bool:
     return field[:1] in (b"=", b"#", "=", "#")
 
 
-def allotment_text(amounts: Amounts) -> str:
+def allotment_text(amounts: PartAmounts) -> str:
     """Return the text of an allotment; '0' for nothing."""
     words = [f"{name}={amount_text(amount)}" for name, amount in sorted(amounts.items()) if amount]
     return " ".join(words) or "0"
@@ -127,7 +127,7 @@ def amounts_of(ceiling: Ceiling) -> dict[str, int]:
 
 
 def equal_parts(
-    whole: Amounts, parts: Sequence[ShardPart], wants: Sequence[bool]
+    whole: PartAmounts, parts: Sequence[ShardPart], wants: Sequence[bool]
 ) -> list[dict[str, int]]:
     """Return what each shard should have: the shards that want have equal parts.
 
@@ -138,16 +138,16 @@ def equal_parts(
     wanting = [shard for shard, is_wanting in enumerate(wants) if is_wanting]
     for name, amount in whole.items():
         grain = THOUSANDTHS if amount % THOUSANDTHS == 0 else 1
-        rest = amount
+        remaining = amount
         for shard, part in enumerate(parts):
             if not wants[shard]:
                 keep = part.allotted.get(name, 0)
                 unused = max(0, keep - part.line.amounts.get(name, 0))
                 if wanting:
                     keep -= unused - unused // 2 // grain * grain
-                shares[shard][name] = min(keep, rest)
-                rest -= shares[shard][name]
+                shares[shard][name] = min(keep, remaining)
+                remaining -= shares[shard][name]
         for place, shard in enumerate(wanting):
-            shares[shard][name] = rest // (len(wanting) - place) // grain * grain
-            rest -= shares[shard][name]
+            shares[shard][name] = remaining // (len(wanting) - place) // grain * grain
+            remaining -= shares[shard][name]
     return shares

@@ -86,8 +86,8 @@ local function mark_full(name, account)
 end
 
 -- room_in: return for how many tasks, each of which holds `asked`, an account has room, `limit` at
--- most. If the ceiling allows fewer than `limit`, the account is marked as full. A rate does so only
--- in one of several shards, because the leader may move the rate here.
+-- most. If the ceiling allows fewer than `limit`, the account is marked as full. A rate marks it
+-- only in one of several shards, because the leader may move the rate here.
 local function room_in(name, asked, limit)
   local account = account_of(name)
   local room = limit

@@ -124,15 +124,6 @@ local function write_changes(meta, kinds, changed)
   return has_new_kind or HAS_ROOM
 end
 
--- account_line: return 'HELD of CEILING' of an account that this call has read. In one of several
--- shards HELD may end with ' full': then the leader knows that tasks wait here.
-local function account_line(name)
-  local account = ACCOUNTS[name]
-  local held_text = account.count and account_text(account) or 'damaged'
-  local mark = account.is_divided and account.count and account.full and ' full' or ''
-  return held_text .. mark .. ' of ' .. account.ceiling_text
-end
-
 -- tell_accounts: add ('=ACCOUNT', line) of the accounts of these kinds, each once, to the changes
 -- of a take's reply. Return due_ms, or when a rate lets a task of the kinds start if it is sooner.
 local function tell_accounts(changes, kinds_asked, due_ms)

@@ -19,7 +19,7 @@ from ...model.account_line import AccountLine
 from ...model.allotment import (
     AllotReply,
     AllotRow,
-    Amounts,
+    PartAmounts,
     ShardPart,
     allotment_text,
     equal_parts,
@@ -91,9 +91,9 @@ class Sharing:
 
     def _turn(
         self,
-        whole: Amounts,
+        whole: PartAmounts,
         parts: Sequence[ShardPart],
-        equal: Sequence[Amounts],
+        equal: Sequence[PartAmounts],
         now_pass: int,
         now_ms: int,
     ) -> int | None:
@@ -126,7 +126,7 @@ class Sharing:
         return (shard != own or shard not in self.unserved, self.turns.get(shard, 0), shard)
 
     def _is_over(
-        self, first: int, whole: Amounts, parts: Sequence[ShardPart], now_pass: int, now_ms: int
+        self, first: int, whole: PartAmounts, parts: Sequence[ShardPart], now_pass: int, now_ms: int
     ) -> bool:
         """Return whether a turn is over: a task has started, or none wants to or can."""
         part = parts[first]
@@ -143,7 +143,7 @@ class Sharing:
         return True
 
 
-def _has(part: ShardPart, amounts: Amounts) -> bool:
+def _has(part: ShardPart, amounts: PartAmounts) -> bool:
     return all(part.allotted.get(name, 0) >= amount for name, amount in amounts.items())
 
 
@@ -260,7 +260,7 @@ def _parts_by_account(replies: Sequence[AllotReply]) -> dict[str, list[ShardPart
     return accounts
 
 
-def _differs(parts: Sequence[ShardPart], plan: Sequence[Amounts]) -> bool:
+def _differs(parts: Sequence[ShardPart], plan: Sequence[PartAmounts]) -> bool:
     """Return whether a shard should have another allotment than it has."""
     return any(
         part.allotted.get(name, 0) != share.get(name, 0)
@@ -277,7 +277,7 @@ def _rows_by_shard(rows: Iterable[Iterable[tuple[int, AllotRow]]]) -> dict[int, 
 
 
 def _lowered(
-    account: str, parts: Sequence[ShardPart], plan: Sequence[Amounts] | None
+    account: str, parts: Sequence[ShardPart], plan: Sequence[PartAmounts] | None
 ) -> Iterator[tuple[int, AllotRow]]:
     """Yield the rows that lower allotments, by shard.
 
@@ -293,7 +293,7 @@ def _lowered(
 
 
 def _raised(
-    account: str, parts: Sequence[ShardPart], plan: Sequence[Amounts] | None
+    account: str, parts: Sequence[ShardPart], plan: Sequence[PartAmounts] | None
 ) -> Iterator[tuple[int, AllotRow]]:
     """Yield the rows that raise allotments, by shard.
 
@@ -301,16 +301,16 @@ def _raised(
     """
     if plan is None or not all(part.is_listed and not part.line.is_damaged for part in parts):
         return
-    rest = {
+    remaining = {
         name: amount - sum(part.may_hold(name) for part in parts)
         for name, amount in whole_of(parts).items()
     }
     for shard, part in enumerate(parts):
         amounts = dict(part.allotted)
-        for name in rest.keys() & plan[shard].keys():
-            raised = min(plan[shard][name], part.may_hold(name) + max(0, rest[name]))
+        for name in remaining.keys() & plan[shard].keys():
+            raised = min(plan[shard][name], part.may_hold(name) + max(0, remaining[name]))
             if raised > amounts.get(name, 0):
                 amounts[name] = raised
-                rest[name] -= max(0, raised - part.may_hold(name))
+                remaining[name] -= max(0, raised - part.may_hold(name))
         if amounts != part.allotted:
             yield shard, AllotRow(account, allotment_text(amounts), f"{latest_next(parts):.3f}")

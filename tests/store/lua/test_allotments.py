@@ -108,7 +108,7 @@ def test_a_damaged_allotment_is_nothing_until_the_leaders_pass(
     assert held(sharded) == 5
 
 
-def test_what_contradicts_its_holders_stops_a_raise(sharded: Driver):
+def test_a_line_that_contradicts_its_holders_stops_a_raise(sharded: Driver):
     take_all(sharded)
     leader = AllotmentDuty(sharded.store)
     leader.work()

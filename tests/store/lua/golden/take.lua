@@ -301,7 +301,12 @@ local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds
 -- read_allotments: read the allotments of those of these accounts whose ceilings are divided.
 -- names: {account, any, ...}.
 
+-- account_line: return 'HELD of CEILING' of an account that this call has read. In one of several
+-- shards HELD may end with ' full': then the leader knows that tasks wait here.
+
 -- list_wanting: let the leader find accounts that have refused tasks and have no allotment.
+
+-- bad_allotments: return the error reply if the key of the allotments has another type, or nil.
 
 -- write_allotment: write the allotment of an account; '' for none.
 
@@ -338,8 +343,8 @@ local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds
 -- mark_full: let the account be written as full: it has refused tasks.
 
 -- room_in: return for how many tasks, each of which holds `asked`, an account has room, `limit` at
--- most. If the ceiling allows fewer than `limit`, the account is marked as full. A rate does so only
--- in one of several shards, because the leader may move the rate here.
+-- most. If the ceiling allows fewer than `limit`, the account is marked as full. A rate marks it
+-- only in one of several shards, because the leader may move the rate here.
 
 -- room_of: return how many tasks of a kind may be taken, `limit` at most, by each of its accounts.
 
@@ -504,9 +509,6 @@ local HAS_ROOM = false -- whether tasks have left an account that was full
 
 -- write_changes: write the accounts and the kinds that this call has changed. Returns whether a
 -- scheduler is to be woken: tasks of a new kind wait, or a full account has room.
-
--- account_line: return 'HELD of CEILING' of an account that this call has read. In one of several
--- shards HELD may end with ' full': then the leader knows that tasks wait here.
 
 -- tell_accounts: add ('=ACCOUNT', line) of the accounts of these kinds, each once, to the changes
 -- of a take's reply. Return due_ms, or when a rate lets a task of the kinds start if it is sooner.
@@ -1021,6 +1023,12 @@ function counting()
       burst = string.format('burst=%d', account.burst),
     }
   end
+  local function account_line(name)
+    local account = ACCOUNTS[name]
+    local held_text = account.count and account_text(account) or 'damaged'
+    local mark = account.is_divided and account.count and account.full and ' full' or ''
+    return held_text .. mark .. ' of ' .. account.ceiling_text
+  end
   local function pattern_of(name)
     if string.byte(name) == 64 then -- '@'
       local parent = string.match(name, '^(.*/)[^/]*$')
@@ -1272,12 +1280,6 @@ function counting()
       write_all('HSET', KEY.accounts, lines)
       write_all('HDEL', KEY.accounts, emptied)
     end
-  end
-  local function account_line(name)
-    local account = ACCOUNTS[name]
-    local held_text = account.count and account_text(account) or 'damaged'
-    local mark = account.is_divided and account.count and account.full and ' full' or ''
-    return held_text .. mark .. ' of ' .. account.ceiling_text
   end
   local function tell_accounts(changes, kinds_asked, due_ms)
     for _, kind in ipairs(kinds_asked) do
