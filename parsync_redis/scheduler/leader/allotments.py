@@ -50,7 +50,7 @@ class Sharing:
     first: the shard whose turn it is to have the whole ceiling, because tasks there do not fit into
     an equal part; None if nobody has a turn. whole_since: the pass in which `first` had got all.
     given_next_ms: until when the rate was used up as the turn began.
-    turns: by shard, the pass in which its last turn ended. unserved: the shards whose last turn let
+    turn_ends: by shard, the pass in which its last turn ended. unserved: the shards whose last turn let
     no task start: the tasks do not fit into the ceiling, or wait for another account too.
     """
 
@@ -59,7 +59,7 @@ class Sharing:
     first: int | None = None
     whole_since: int = 0
     given_next_ms: float = 0.0
-    turns: dict[int, int] = field(default_factory=dict)
+    turn_ends: dict[int, int] = field(default_factory=dict)
     unserved: set[int] = field(default_factory=set)
 
     def plan(self, parts: Sequence[ShardPart], now_pass: int, now_ms: int) -> list[dict[str, int]]:
@@ -104,26 +104,30 @@ class Sharing:
         together in one shard.
         """
         if self.first is not None and self._is_over(self.first, whole, parts, now_pass, now_ms):
-            self.turns[self.first] = now_pass
+            self.turn_ends[self.first] = now_pass
             self.first = None
         if self.first is None:
-            own = now_pass // OWN_TIME_PASSES % len(parts)
+            own_shard = now_pass // OWN_TIME_PASSES % len(parts)
             starving = [
                 shard
                 for shard, part in enumerate(parts)
                 if part.line.is_full
-                and (shard == own or shard not in self.unserved)
+                and (shard == own_shard or shard not in self.unserved)
                 and _has(part, equal[shard])
                 and not _progresses(part, now_ms)
             ]
             if starving:
-                self.first = min(starving, key=lambda shard: self._rank(shard, own))
+                self.first = min(starving, key=lambda shard: self._rank(shard, own_shard))
                 self.whole_since = 0
                 self.given_next_ms = latest_next(parts)
         return self.first
 
-    def _rank(self, shard: int, own: int) -> tuple[bool, int, int]:
-        return (shard != own or shard not in self.unserved, self.turns.get(shard, 0), shard)
+    def _rank(self, shard: int, own_shard: int) -> tuple[bool, int, int]:
+        return (
+            shard != own_shard or shard not in self.unserved,
+            self.turn_ends.get(shard, 0),
+            shard,
+        )
 
     def _is_over(
         self, first: int, whole: PartAmounts, parts: Sequence[ShardPart], now_pass: int, now_ms: int
@@ -287,9 +291,11 @@ def _lowered(
         if plan is None:
             yield shard, AllotRow(account, "")
             continue
-        kept = {name: min(size, plan[shard].get(name, 0)) for name, size in part.allotted.items()}
-        if kept != part.allotted or not part.is_listed:
-            yield shard, AllotRow(account, allotment_text(kept))
+        kept_amounts = {
+            name: min(size, plan[shard].get(name, 0)) for name, size in part.allotted.items()
+        }
+        if kept_amounts != part.allotted or not part.is_listed:
+            yield shard, AllotRow(account, allotment_text(kept_amounts))
 
 
 def _raised(

@@ -242,7 +242,7 @@ class TwoLeaders(RuleBasedStateMachine):
                 assert len(self.starts) - place <= 2 + 4 * (now - at) / 1000 + 1e-6
 
     def teardown(self) -> None:
-        """All shards are there, and one leader leads: everything that waits gets its turn."""
+        """Let one leader lead, with all shards: everything that waits gets its turn."""
         self.away.clear()
         self.data = None
         if self.ceilings["x"] < 3:
