@@ -50,8 +50,9 @@ class Sharing:
     first: the shard whose turn it is to have the whole ceiling, because tasks there do not fit into
     an equal part; None if nobody has a turn. whole_since: the pass in which `first` had got all.
     given_next_ms: until when the rate was used up as the turn began.
-    turn_ends: by shard, the pass in which its last turn ended. unserved: the shards whose last turn let
-    no task start: the tasks do not fit into the ceiling, or wait for another account too.
+    turn_ends: by shard, the pass in which its last turn ended.
+    unserved: the shards whose last turn let no task start: the tasks do not fit into the ceiling,
+    or wait for another account too.
     """
 
     used: int
@@ -291,11 +292,11 @@ def _lowered(
         if plan is None:
             yield shard, AllotRow(account, "")
             continue
-        kept_amounts = {
+        amounts = {
             name: min(size, plan[shard].get(name, 0)) for name, size in part.allotted.items()
         }
-        if kept_amounts != part.allotted or not part.is_listed:
-            yield shard, AllotRow(account, allotment_text(kept_amounts))
+        if amounts != part.allotted or not part.is_listed:
+            yield shard, AllotRow(account, allotment_text(amounts))
 
 
 def _raised(

@@ -119,14 +119,16 @@ class Accounts:
 
     def _own_text(self, account: str) -> str:
         text = self.ceiling_text(account) or "-"
-        own = self._ceiling(account)
-        if not own.divided:
+        allowance = self._ceiling(account)
+        if not allowance.divided:
             return text
-        words = {name: f"{name}={amount_text(amount)}" for name, amount in own.allowed.items()}
+        words = {
+            name: f"{name}={amount_text(amount)}" for name, amount in allowance.allowed.items()
+        }
         if rate := _RATE.search(text):
-            words["burst"] = f"burst={own.burst}"
+            words["burst"] = f"burst={allowance.burst}"
             whole = int(rate[3] or 1)
-            words["rate"] = f"rate={max(1, int(rate[1]) * own.burst)}/{int(rate[2]) * whole}"
+            words["rate"] = f"rate={max(1, int(rate[1]) * allowance.burst)}/{int(rate[2]) * whole}"
         names = re.findall(r"([a-z][a-z0-9_.]*)=", text.partition(" shards=")[0])
         return " ".join([*(words[name] for name in names), text.split()[-1]])
 
