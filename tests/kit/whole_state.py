@@ -12,7 +12,7 @@ from parsync_redis.model.record import Record, TaskLine
 from parsync_redis.model.status import TaskStatus
 from parsync_redis.store import Store
 from parsync_redis.store.reference import MemoryStore
-from parsync_redis.store.reference.accounts import Holding
+from parsync_redis.store.reference.accounts import KeptAccount
 from parsync_redis.store.reference.leases import NodeRecord
 from parsync_redis.store.reference.records import Task
 from parsync_redis.store.reference.store import Partition, Queue
@@ -265,7 +265,7 @@ def _queue(shard: int, queue: Queue) -> State:
     }
 
 
-def _holders(line: Holding) -> list[str]:
+def _holders(line: KeptAccount) -> list[str]:
     return sorted(line.holders, key=lambda id: (line.holders[id], id))
 
 

@@ -21,7 +21,7 @@ _RATE: Final = re.compile(r"rate=(\d+)/(\d+)(?: burst=(\d+))?")
 
 
 @dataclass(slots=True)
-class Holding:
+class KeptAccount:
     """What counts to an account.
 
     holders: id -> since when (ms). amounts: what they hold, in thousandths. next_ms: until when the
@@ -51,7 +51,7 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class KeptCeiling:
     """What an account may hold (thousandths), and the interval (ms) and the burst of a rate."""
 
     allowed: Mapping[str, int]
@@ -61,7 +61,7 @@ class Allowance:
     divided: bool = False
 
     @classmethod
-    def of(cls, text: str) -> "Allowance":
+    def of(cls, text: str) -> "KeptCeiling":
         """Read the text of a ceiling."""
         rate = _RATE.search(text)
         allowed = {
@@ -75,7 +75,7 @@ class Allowance:
         interval_ms = int(rate[2]) / int(rate[1])
         return cls(allowed, interval_ms, int(rate[3] or 1), interval_ms, divided)
 
-    def part(self, allotment: str | None) -> "Allowance":
+    def part(self, allotment: str | None) -> "KeptCeiling":
         """Return what an allotment leaves of the ceiling."""
         parts = dict(_CEILING_WORD.findall(allotment or ""))
         burst = min(self.burst, int(parts.get("burst", 0)))
@@ -95,7 +95,7 @@ class Accounts:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.lines: dict[str, Holding] = {}
+        self.lines: dict[str, KeptAccount] = {}
         self.ceilings: dict[str, str] = {}
         self.allotments: dict[str, str] = {}
         self.seal = ""
@@ -106,14 +106,14 @@ class Accounts:
         """Return the ceiling of an account, None without one."""
         return self.ceilings.get(account, self.ceilings.get(pattern_of(account)))
 
-    def _ceiling(self, account: str) -> Allowance:
+    def _ceiling(self, account: str) -> KeptCeiling:
         """Return what the account may hold in this shard."""
-        ceiling = Allowance.of(self.ceiling_text(account) or "")
+        ceiling = KeptCeiling.of(self.ceiling_text(account) or "")
         return ceiling.part(self.allotments.get(account)) if ceiling.divided else ceiling
 
     def line(self, account: str) -> str:
         """Return 'HELD of CEILING', as a scheduler hears it."""
-        line = self.lines.get(account) or Holding()
+        line = self.lines.get(account) or KeptAccount()
         mark = " full" if line.full and self._ceiling(account).divided else ""
         return f"{line.text}{mark} of {self._own_text(account)}"
 
@@ -157,13 +157,13 @@ class Accounts:
 
     def allotment_words(self, account: str) -> list[str]:
         """Return what `allot` tells of an account: ceiling, allotment and line."""
-        line = self.lines.get(account) or Holding()
+        line = self.lines.get(account) or KeptAccount()
         text = line.text + (" full" if line.full else "")
         allotment = self.allotments.get(account, "") if self._ceiling(account).divided else ""
         return [self.ceiling_text(account) or "-", allotment, text]
 
-    def _line(self, account: str) -> Holding:
-        return self.lines.setdefault(account, Holding())
+    def _line(self, account: str) -> KeptAccount:
+        return self.lines.setdefault(account, KeptAccount())
 
     def room(self, kind: str, limit: int) -> int:
         """Return how many tasks of a kind may be taken, `limit` at most."""

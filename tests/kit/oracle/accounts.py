@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.record import TaskLine
-from parsync_redis.store.reference.accounts import Holding, shares_of
+from parsync_redis.store.reference.accounts import KeptAccount, shares_of
 
 
 def audit_accounts(
@@ -19,18 +19,18 @@ def audit_accounts(
     tasks: id -> line. held_ids: the tasks that are taken, placed or running.
     lines: account -> its line. holders: account -> the ids in its key.
     """
-    expected: dict[str, Holding] = {}
+    expected: dict[str, KeptAccount] = {}
     for id in held_ids & tasks.keys():
         try:
             kind = Kind.of(TaskLine.of(tasks[id]).kind).text
         except ValueError:
             continue
         for account, share in shares_of(kind):
-            line = expected.setdefault(account, Holding())
+            line = expected.setdefault(account, KeptAccount())
             line.holders[id] = 0
             line.add(share, 1)
     for account in sorted(expected.keys() | lines.keys() | holders.keys()):
-        counted = expected.get(account, Holding())
+        counted = expected.get(account, KeptAccount())
         words = Counter(word for word in lines.get(account, "n=0").split() if is_amount(word))
         if words != Counter(counted.text.split()):
             yield f"account {account}: its line is {lines.get(account)}, it holds {counted.text}"
