@@ -15,6 +15,7 @@ from .errors import (
     UnknownTask,
 )
 from .model.account import TENANT_MARK, limits_of, pattern_of
+from .model.allotment import is_allotment
 from .model.apps import digest_of
 from .model.ids import check_name, encode_id, new_id, shown
 from .model.limits import MAX_BATCH_BYTES, MAX_KINDS_BYTES
@@ -284,7 +285,11 @@ def explain_refusal(store: Store, task: Submission, word: str) -> ParsyncError |
 def read_limits(store: Store, task: Submission) -> list[str]:
     """Return the limits that the policy in the shard of a task has: `stripe`, `customer:*`."""
     policy = store.hash(store.keys.in_shard_of("policy", task.id))
-    return sorted(account for account in policy if not account.startswith(TENANT_MARK))
+    return sorted(
+        account
+        for account in policy
+        if not account.startswith(TENANT_MARK) and not is_allotment(account)
+    )
 
 
 def explain_unknown_limit(task: Submission, known_limits: Sequence[str]) -> str:

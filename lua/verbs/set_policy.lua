@@ -2,11 +2,12 @@
 -- KEYS: meta kinds changed
 -- ALSO: accounts policy holders:
 -- ARGV: count channel (account text)*
---   account: an account, or a pattern; text: its ceiling, see lib/kind/ceilings.lua
+--   account: an account, or a pattern; text: its ceiling, see lib/kind/ceilings.lua; behind it
+--     ' shards=N' if the queue has several shards
 -- RETURNS: how many ceilings are new, changed or gone
 -- ERRORS: PSARGS
 -- INVARIANT: tasks that count to an account go on when its ceiling falls below what they hold; the
---   account has room again when enough of them have ended.
+--   account has room again when enough of them have ended. Allotments stay as they are.
 -- ATOMICITY: the whole call.
 -- COMPLEXITY: O(ceilings + accounts)
 --- @include kind/policy

@@ -67,11 +67,6 @@ def foresee_change(store: Store, stored: StoredPolicy, policy: Policy) -> Policy
     nodes = [node for node in read_node_views(store) if node.state != "down"]
     offered = offered_amounts((node.slots, fold(node.resources.items())) for node in nodes)
     doubts = find_doubts(policy, offered.items() if nodes else None)
-    if store.keys.shards > 1 and policy.rows:
-        doubts.append(
-            f"the queue has {store.keys.shards} shards: each shard counts by itself, so all of "
-            "them together may hold more than a ceiling says"
-        )
     counts = {kind: line.count for kind, line in read_kinds(store).items()}
     lines = read_account_lines(store)
     blocked = find_blocked(stored.policy, policy, counts, lines, server_ms(store))

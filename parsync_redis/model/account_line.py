@@ -26,6 +26,11 @@ _CEILING_AMOUNT: Final = re.compile(
 )
 
 
+def read_amounts(text: str) -> dict[str, int]:
+    """Return the amounts of a line by name, in thousandths; other words are left out."""
+    return {name: read_amount(amount) for name, amount in _CEILING_AMOUNT.findall(text)}
+
+
 @dataclass(frozen=True, slots=True)
 class AccountLine:
     """What the holders of an account hold.
@@ -34,6 +39,8 @@ class AccountLine:
     amounts: by name, `units` of a limit, `slots` and resources of a tenant, in thousandths.
     next_ms: until when (server time) the rate of a limit is used up, as GCRA counts; None if no
         task started lately.
+    is_full: whether a take has refused tasks because of the account; a scheduler is told so only in
+        one of several shards.
     is_damaged: whether the line cannot be read: the account has room for nothing until the leader
         has counted its holders.
     """
@@ -42,6 +49,7 @@ class AccountLine:
     amounts: Mapping[str, int] = field(default_factory=dict)
     next_ms: float | None = None
     is_damaged: bool = False
+    is_full: bool = False
 
     @classmethod
     def of(cls, text: str) -> "AccountLine":
@@ -49,10 +57,9 @@ class AccountLine:
         match = _HELD_LINE.fullmatch(text.partition(" of ")[0] or "n=0")
         if match is None:
             return cls(is_damaged=True)
-        amounts = {
-            name: read_amount(amount) for name, amount in _CEILING_AMOUNT.findall(match["amounts"])
-        }
-        return cls(int(match["count"]), amounts, float(match["next"]) if match["next"] else None)
+        amounts = read_amounts(match["amounts"])
+        next_ms = float(match["next"]) if match["next"] else None
+        return cls(int(match["count"]), amounts, next_ms, is_full=bool(match["full"]))
 
     @property
     def units(self) -> int:
@@ -70,6 +77,7 @@ class AccountLine:
             amounts,
             max(moments, default=None),
             self.is_damaged or of_shard.is_damaged,
+            self.is_full or of_shard.is_full,
         )
 
 
@@ -79,24 +87,25 @@ class Ceiling:
 
     amounts: by name, in thousandths; a name that is missing has no bound.
     rate, burst: how often units of a limit may start; None for any rate.
+    is_divided: whether the queue has several shards, each with a part (model/allotment.py).
     """
 
     amounts: Mapping[str, int] = field(default_factory=dict)
     rate: StartRate | None = None
     burst: int = 0
+    is_divided: bool = False
 
     @classmethod
     def of(cls, text: str) -> "Ceiling":
         """Read the text of a ceiling; '' and '-' are none."""
         rate = _CEILING_RATE.search(text)
-        amounts = {
-            name: read_amount(amount)
-            for name, amount in _CEILING_AMOUNT.findall(text)
-            if name != "burst"
-        }
+        amounts = read_amounts(text)
+        amounts.pop("burst", None)
+        is_divided = bool(amounts.pop("shards", 0))
         if rate is None:
-            return cls(amounts)
-        return cls(amounts, StartRate(int(rate[1]), int(rate[2])), int(rate[3] or 1))
+            return cls(amounts, is_divided=is_divided)
+        start_rate = StartRate(int(rate[1]), int(rate[2]))
+        return cls(amounts, start_rate, int(rate[3] or 1), is_divided)
 
     def used(self, line: AccountLine, now_ms: float) -> int:
         """Return how many units of the burst are used up now."""

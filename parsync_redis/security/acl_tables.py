@@ -225,7 +225,7 @@ SCHEDULER_RIGHTS: Final[CommandsByKind] = {
     "q:meta": "del hdel hget hincrby hmget hset",
     "q:names": "del hdel hget hgetall hmget hsetnx",
     "q:outbox": "del lpush ltrim",
-    "q:policy": "del hgetall hmget hset",
+    "q:policy": "del hdel hget hgetall hmget hset",
     "q:pending": "del zadd zcard zcount zmscore zrange zrem zremrangebyrank zscan zscore",
     "q:running": "del hdel hget hlen hscan hset",
     "q:shapes": "del hdel hget hgetall hset hvals",
@@ -250,7 +250,7 @@ SCRIPTS_BY_ROLE: Final[Mapping[Role, str]] = {
     Role.SCHEDULER: "book cancel commit configure deal_node discard expire fix_shards forget_node look_at_nodes look_over "
     "note_choices repair_kind repair_offers repair_partition repair_queue repair_task restore set_reason "
     "record_loss offer purge quarantine read_partition read_tasks reclaim release renew_scheduler "
-    "report_failures requeue revive rotate set_node confirm take give_back set_policy recount "
+    "report_failures requeue revive rotate set_node confirm take give_back set_policy allot recount "
     "write_policy",
     Role.SERVE: "cancel read_tasks revive set_node submit",
 }

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ..errors import DamagedState, InvalidInput
+from ..model.allotment import divided_ceiling, is_allotment, undivided_ceiling
 from ..model.human import age_text
 from ..model.ids import readable
 from ..model.policy import Policy
@@ -214,15 +215,25 @@ def _drifted(store: Store, policy: Policy) -> list[int]:
 
 
 def read_rows(store: Store) -> dict[int, dict[str, str]]:
-    """Return the ceilings by account or pattern of each shard whose server answers."""
+    """Return the ceilings by account or pattern of each shard whose server answers.
+
+    The ceilings are as the document has them; one that is divided among another number of shards
+    says the number.
+    """
+    shards = store.keys.shards
     reads = {shard: [("hgetall", key)] for shard, key in enumerate(store.keys.queues("policy"))}
     return {
-        shard: {readable(name): readable(text) for name, text in fields.items()}
+        shard: {
+            readable(name): undivided_ceiling(readable(text), shards)
+            for name, text in fields.items()
+            if not is_allotment(name)
+        }
         for shard, (fields,) in store.pipe_live("shard", reads).items()
     }
 
 
 def _write_shards(store: Store, policy: Policy, shards: Sequence[int] | None = None) -> None:
     numbers = range(store.keys.shards) if shards is None else shards
-    calls: list[Any] = [store.commands.set_policy(policy.rows, shard) for shard in numbers]
+    rows = [(name, divided_ceiling(text, store.keys.shards)) for name, text in policy.rows]
+    calls: list[Any] = [store.commands.set_policy(rows, shard) for shard in numbers]
     store.run_all(calls)

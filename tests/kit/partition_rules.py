@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
+from parsync_redis.model.allotment import AllotReply
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.options import TaskOptions
@@ -96,6 +97,8 @@ def comparable(answer: Any) -> Any:
             return version, [(v.word, v.held if v.won else v.detail) for v in verdicts]
         case Snapshot(bits=bytes() as bits):
             return replace(answer, bits=bits.rstrip(b"\0"), left=dict(answer.left))
+        case AllotReply():
+            return answer._replace(now_ms=0)
         case [Record(), *_]:
             return told(answer)
     return answer

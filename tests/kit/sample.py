@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+from parsync_redis.model.allotment import AllotRow
 from parsync_redis.model.booking import Booking
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.options import TaskOptions
@@ -45,6 +46,7 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "fix_shards": commands.fix_shards(0, 1, 1),
         "set_policy": commands.set_policy([("stripe", "units=2")]),
         "recount": commands.recount(["stripe"]),
+        "allot": commands.allot("", "s1", [AllotRow("stripe", "units=1", "0")]),
         "offer": commands.offer("n2", "slots=1"),
         "register_node": commands.register_node(0, "n1", 0, 1.0, "slots=2"),
         "commit": commands.commit(

@@ -223,7 +223,11 @@ def _queue(shard: int, queue: Queue) -> State:
             for account, line in queue.accounts.lines.items()
         },
         **{f"holders:{account}": _holders(line) for account, line in queue.accounts.lines.items()},
-        "policy": queue.accounts.ceilings,
+        "policy": {
+            **queue.accounts.ceilings,
+            **{f"={name}": text for name, text in queue.accounts.allotments.items()},
+            **({"#seal": queue.accounts.seal} if queue.accounts.seal else {}),
+        },
         "later": sorted(queue.later, key=lambda id: (queue.later[id], id)),
         "dead": sorted(queue.dead, key=lambda id: (queue.dead[id], id)),
         "expires": sorted(queue.expires, key=lambda id: (queue.expires[id], id)),

@@ -7,6 +7,7 @@
 -- PERIOD / NUMBER ms, `next` is the end of the intervals taken, and `burst` intervals may lie ahead
 -- of the clock.
 --- @include kind/accounts
+--- @include kind/allotments
 
 -- pattern_of: return the entry that counts for an account without an entry of its own. An account
 -- without such an entry gets its own name.
@@ -19,26 +20,8 @@ local function pattern_of(name)
   return head and head .. '*' or name
 end
 
--- parse_ceiling: put a ceiling, or false for none, into the fields of an account. A text that is
--- too long is none.
-local function parse_ceiling(account, text)
-  text = text and #text <= 4096 and text
-  account.ceiling_text = text or '-'
-  account.allowed = text and {}
-  for word, amount in string.gmatch(text or '', '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
-    account.allowed[word] = tonumber(amount)
-  end
-  local number, period = string.match(text or '', 'rate=(%d+)/(%d+)')
-  if number then
-    account.interval = tonumber(period) / tonumber(number)
-    account.burst = account.allowed.burst or 1
-    account.allowed.rate = nil
-    account.allowed.burst = nil
-  end
-end
-
--- read_ceilings: read the accounts of these names and their ceilings. In a key of another type
--- every account is damaged.
+-- read_ceilings: read the accounts of these names, their ceilings and their allotments. In a key
+-- of another type every account is damaged.
 local function read_ceilings(names)
   read_accounts(names)
   local fields = {}
@@ -58,6 +41,7 @@ local function read_ceilings(names)
       account.count = not texts.err and account.count or nil
     end
   end
+  read_allotments(fields)
 end
 
 -- read_accounts_of: read the accounts to which tasks of these kinds count, and their ceilings.
@@ -92,8 +76,17 @@ local function tokens_of(account)
   return math.floor(account.burst - ahead / account.interval + 1e-6)
 end
 
+-- mark_full: let the account be written as full: it has refused tasks.
+local function mark_full(name, account)
+  if account.count and not account.full then
+    account.full = true
+    touch_account(name)
+  end
+end
+
 -- room_in: return for how many tasks, each of which holds `asked`, an account has room, `limit` at
--- most. If the ceiling and not the rate allows fewer than `limit`, the account is marked as full.
+-- most. If the ceiling allows fewer than `limit`, the account is marked as full. A rate marks it
+-- only in one of several shards, because the leader may move the rate here.
 local function room_in(name, asked, limit)
   local account = account_of(name)
   local room = limit
@@ -107,12 +100,15 @@ local function room_in(name, asked, limit)
     end
   end
   account.is_shut = account.is_shut or room <= 0
-  if room < limit and account.count and not account.full then
-    account.full = true
-    touch_account(name)
+  if room < limit then
+    mark_full(name, account)
   end
   if room > 0 and account.interval then
     room = math.min(room, math.floor(tokens_of(account) / asked.units))
+    if room < limit and account.is_divided then
+      account.is_shut = account.is_shut or room <= 0
+      mark_full(name, account)
+    end
   end
   return math.max(room, 0)
 end

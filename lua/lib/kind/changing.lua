@@ -1,5 +1,6 @@
 -- Write what a call has changed in accounts (lib/kind/accounts.lua), and tell of accounts.
 --- @include kind/accounts
+--- @include kind/allotments
 --- @include kind/ceilings
 --- @include kind/index
 local HAS_ROOM = false -- whether tasks have left an account that was full
@@ -57,7 +58,7 @@ local function remove_leaving(name, account)
   account.leaving = {}
   if account.returned > 0 and account.next then
     read_ceilings({name})
-    account.next = account.next - account.returned * (account.interval or 0)
+    account.next = account.next - account.returned * (account.least_interval or 0)
     account.returned = 0
   end
 end
@@ -78,8 +79,10 @@ local function list_accounts()
   return names
 end
 
--- write_holders: write the tasks that count_taken entered among the holders of their accounts.
+-- write_holders: write the tasks that count_taken entered among the holders of their accounts, and
+-- which accounts want an allotment.
 local function write_holders()
+  list_wanting()
   for _, name in ipairs(list_accounts()) do
     write_all('ZADD', KEY.holders .. name, ACCOUNTS[name].entering)
   end
@@ -120,12 +123,6 @@ local function write_changes(meta, kinds, changed)
   end
   local has_new_kind = write_kinds(meta, kinds, changed)
   return has_new_kind or HAS_ROOM
-end
-
--- account_line: return 'HELD of CEILING' of an account that this call has read.
-local function account_line(name)
-  local account = ACCOUNTS[name]
-  return (account.count and account_text(account) or 'damaged') .. ' of ' .. account.ceiling_text
 end
 
 -- tell_accounts: add ('=ACCOUNT', line) of the accounts of these kinds, each once, to the changes

@@ -22,13 +22,26 @@ local function pairs_of(words)
   return values
 end
 
+-- split_fields: return the ceilings, and the fields that begin with '=' or '#', which are about the
+-- allotments of this shard (lib/kind/allotments.lua).
+local function split_fields(fields)
+  local ceilings = {}
+  local allotments = {}
+  for name, text in pairs(fields) do
+    local values = string.find(name, '^[=#]') and allotments or ceilings
+    values[name] = text
+  end
+  return ceilings, allotments
+end
+
 -- replace_ceilings: write the ceilings {account -> ceiling}; return the accounts whose ceiling
--- differs from before.
+-- differs from before. Allotments stay.
 local function replace_ceilings(ceilings)
-  local changes = find_changes(pairs_of(redis.pcall('HGETALL', KEY.policy)), ceilings)
+  local before, allotments = split_fields(pairs_of(redis.pcall('HGETALL', KEY.policy)))
   redis.call('DEL', KEY.policy)
   write_all('HSET', KEY.policy, flat(ceilings))
-  return changes
+  write_all('HSET', KEY.policy, flat(allotments))
+  return find_changes(before, ceilings)
 end
 
 -- let_try: let each account that refused tasks, or whose ceiling has changed, be tried again.

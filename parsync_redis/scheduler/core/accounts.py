@@ -162,10 +162,24 @@ class AccountsCopy:
         for ask in asks:
             line, text = self._lines[shard].get(ask.account, NO_LINE)
             if line is not NO_LINE[0]:
-                room = self._room_of(ask, line, ceiling_of(ask.account, text), shard)
+                ceiling = ceiling_of(ask.account, text)
+                room = self._room_of(ask, line, ceiling, shard)
+                if room.tasks <= 0 and self._must_tell(ask.account, line, ceiling, shard):
+                    room = Room(1, ask.account)
                 if room.tasks < least.tasks or (room.tasks <= 0 and room.due_ms > least.due_ms):
                     least = room
         return least
+
+    def _must_tell(
+        self, account: str, line: AccountLine, ceiling: Ceiling | None, shard: int
+    ) -> bool:
+        """Return whether a take of one task must tell the leader that tasks wait in this shard.
+
+        The leader gives allotments to shards where a take has refused tasks.
+        """
+        if line.is_damaged or line.is_full or ceiling is None:
+            return False
+        return ceiling.is_divided and not self._reserved[shard].get(account)
 
     def _room_of(self, ask: Ask, line: AccountLine, ceiling: Ceiling | None, shard: int) -> Room:
         """Return for how many tasks one account has room."""

@@ -23,6 +23,7 @@ from ...store.server.server_errors import Backoff
 from ...store.store import Store
 from ..core.large_kinds import LargeKind
 from ..process.guarded import guarded
+from .allotments import AllotmentDuty
 from .backfill import BackfillDuty
 from .black_holes import BlackHoleDuty
 from .damage import DamageDuty
@@ -63,6 +64,7 @@ class Janitor:
         self.damage = DamageDuty(store, partitions, lease_s, pause)
         self.backfill = BackfillDuty(store, lease_s, large)
         self.policy = PolicyDuty(store)
+        self.allotments = AllotmentDuty(store)
 
     def reset(self, partitions: Collection[int] | None = None) -> None:
         """Judge nobody for one lease: the server restarted, or this process has just become leader.
@@ -93,6 +95,7 @@ class Janitor:
         guarded(self._store, "kinds", self.kinds.work)
         guarded(self._store, "offers", self.offers.work, clock(), self.nodes.names, self.nodes.up)
         guarded(self._store, "policy", self.policy.work, clock())
+        guarded(self._store, "allotments", self.allotments.work)
         guarded(self._store, "backfill", self.backfill.work, clock())
 
 

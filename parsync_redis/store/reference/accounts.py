@@ -5,7 +5,7 @@ lua/lib/kind/accounts.lua, ceilings.lua and changing.lua do the same.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import floor
 from typing import Final
 
@@ -59,6 +59,8 @@ class KeptCeiling:
     allowed: Mapping[str, int]
     interval_ms: float = 0.0
     burst: int = 1
+    least_interval_ms: float = 0.0
+    divided: bool = False
 
     @classmethod
     def of(cls, text: str) -> "KeptCeiling":
@@ -67,11 +69,27 @@ class KeptCeiling:
         allowed = {
             name: read_amount(amount)
             for name, amount in _CEILING_WORD.findall(text)
-            if name not in ("rate", "burst")
+            if name not in ("rate", "burst", "shards")
         }
+        divided = " shards=" in text
         if rate is None:
-            return cls(allowed)
-        return cls(allowed, int(rate[2]) / int(rate[1]), int(rate[3] or 1))
+            return cls(allowed, divided=divided)
+        interval_ms = int(rate[2]) / int(rate[1])
+        return cls(allowed, interval_ms, int(rate[3] or 1), interval_ms, divided)
+
+    def part(self, allotment: str | None) -> "KeptCeiling":
+        """Return what an allotment leaves of the ceiling."""
+        parts = dict(_CEILING_WORD.findall(allotment or ""))
+        burst = min(self.burst, int(parts.get("burst", 0)))
+        return replace(
+            self,
+            allowed={
+                name: min(size, read_amount(parts.get(name, "0")))
+                for name, size in self.allowed.items()
+            },
+            interval_ms=self.interval_ms * self.burst / (burst or self.burst),
+            burst=burst,
+        )
 
 
 class Accounts:
@@ -81,6 +99,8 @@ class Accounts:
         self._world = world
         self.lines: dict[str, KeptAccount] = {}
         self.ceilings: dict[str, str] = {}
+        self.allotments: dict[str, str] = {}
+        self.seal = ""
         self.touched: set[str] = set()
         self.has_room = False
 
@@ -88,10 +108,61 @@ class Accounts:
         """Return the ceiling of an account, None without one."""
         return self.ceilings.get(account, self.ceilings.get(pattern_of(account)))
 
+    def _ceiling(self, account: str) -> KeptCeiling:
+        """Return what the account may hold in this shard."""
+        ceiling = KeptCeiling.of(self.ceiling_text(account) or "")
+        return ceiling.part(self.allotments.get(account)) if ceiling.divided else ceiling
+
     def line(self, account: str) -> str:
         """Return 'HELD of CEILING', as a scheduler hears it."""
         line = self.lines.get(account) or KeptAccount()
-        return f"{line.text} of {self.ceiling_text(account) or '-'}"
+        mark = " full" if line.full and self._ceiling(account).divided else ""
+        return f"{line.text}{mark} of {self._own_text(account)}"
+
+    def _own_text(self, account: str) -> str:
+        text = self.ceiling_text(account) or "-"
+        allowance = self._ceiling(account)
+        if not allowance.divided:
+            return text
+        words = {
+            name: f"{name}={amount_text(amount)}" for name, amount in allowance.allowed.items()
+        }
+        if rate := _RATE.search(text):
+            words["burst"] = f"burst={allowance.burst}"
+            whole = int(rate[3] or 1)
+            words["rate"] = f"rate={max(1, int(rate[1]) * allowance.burst)}/{int(rate[2]) * whole}"
+        names = re.findall(r"([a-z][a-z0-9_.]*)=", text.partition(" shards=")[0])
+        return " ".join([*(words[name] for name in names), text.split()[-1]])
+
+    def allot(
+        self, seal: str, salt: str, rows: Iterable[tuple[str, str, str]]
+    ) -> tuple[str, list[str]] | None:
+        """Write allotments; return the seal and the accounts to tell of, None for another seal."""
+        if seal not in ("", self.seal):
+            return None
+        names = []
+        for account, text, _ in rows:
+            names.append(account)
+            self.allotments.pop(account, None)
+            if text:
+                self.allotments[account] = text
+        for account, _, next_ms in rows:
+            line = self._line(account)
+            self.touched.add(account)
+            if next_ms:
+                line.full = False
+                if self._ceiling(account).interval_ms:
+                    line.next_ms = max(line.next_ms or 0.0, float(next_ms))
+        if names or not seal:
+            self.seal = f"{int(self.seal.partition('.')[0] or 0) + 1}.{salt}"
+        return self.seal, names or sorted(self.allotments)
+
+    def allotment_words(self, account: str) -> list[str]:
+        """Return what `allot` tells of an account: ceiling, allotment and line."""
+        line = self.lines.get(account) or KeptAccount()
+        text = line.text + (" full" if line.full else "")
+        allotment = self.allotments.get(account, "") if self._ceiling(account).divided else ""
+        return [self.ceiling_text(account) or "-", allotment, text]
 
     def _line(self, account: str) -> KeptAccount:
         return self.lines.setdefault(account, KeptAccount())
@@ -109,19 +180,24 @@ class Accounts:
         room = limit
         if text is None and not account.startswith("@"):
             room = 0
-        ceiling = KeptCeiling.of(text or "")
+        ceiling = self._ceiling(account)
         for name, allowed in ceiling.allowed.items():
             if room > 0 and share.get(name):
                 room = min(room, (allowed - line.amounts.get(name, 0)) // share[name])
         line.is_shut = line.is_shut or room <= 0
-        if room < limit and not line.full:
-            line.full = True
-            self.touched.add(account)
+        is_full = room < limit
         if room > 0 and ceiling.interval_ms:
             now = self._world.now_ms
             ahead = max(line.next_ms or 0, now) - now
             tokens = floor(ceiling.burst - ahead / ceiling.interval_ms + 1e-6)
             room = min(room, tokens * THOUSANDTHS // share["units"])
+            is_full |= ceiling.divided and room < limit
+            line.is_shut |= ceiling.divided and room <= 0
+        if is_full and not line.full:
+            line.full = True
+            self.touched.add(account)
+        if line.full and ceiling.divided:
+            self.allotments.setdefault(account, "0")
         return max(room, 0)
 
     def enter(self, kind: str, id: str) -> None:
@@ -131,7 +207,7 @@ class Accounts:
             self.touched.add(account)
             line.holders[id] = self._world.now_ms
             line.add(share, 1)
-            ceiling = KeptCeiling.of(self.ceiling_text(account) or "")
+            ceiling = self._ceiling(account)
             if ceiling.interval_ms:
                 begin = max(line.next_ms or 0, self._world.now_ms)
                 line.next_ms = begin + share["units"] // THOUSANDTHS * ceiling.interval_ms
@@ -147,8 +223,8 @@ class Accounts:
             self.has_room |= line.full
             line.full = False
             if undone and line.next_ms is not None:
-                ceiling = KeptCeiling.of(self.ceiling_text(account) or "")
-                line.next_ms -= share["units"] // THOUSANDTHS * ceiling.interval_ms
+                least_ms = self._ceiling(account).least_interval_ms
+                line.next_ms -= share["units"] // THOUSANDTHS * least_ms
 
     def write(self) -> list[str]:
         """End a script: forget accounts that nothing counts to. Returns the touched accounts."""

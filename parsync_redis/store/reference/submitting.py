@@ -170,6 +170,19 @@ class Submitting(Tasks):
             self._wake(args.channel)
         return len(changes)
 
+    def allot(self, keys: Sequence[str], args: Args) -> list[str]:
+        """Write and tell allotments."""
+        rows = [(row.account, row.text, row.next) for row in args.rows]
+        answer = self.accounts.allot(args.seal, args.salt, rows)
+        if answer is None:
+            return [""]
+        seal, names = answer
+        words = [word for name in names for word in (name, *self.accounts.allotment_words(name))]
+        self.write_kinds()
+        if any(row.next for row in args.rows):
+            self._wake(args.channel)
+        return [seal, str(self.world.now_ms), *words]
+
     def _knows(self, digest: str, name: str) -> bool:
         return not digest or (digest in self.names and name in self.names[digest].declared)
 

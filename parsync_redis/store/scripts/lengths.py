@@ -55,6 +55,7 @@ _LENGTHS: Final[Mapping[str, int]] = {
     "offer": MAX_TEXT,
     "options": 1000,
     "salt": 160,
+    "seal": 200,
     "seat": _SEAT_BYTES,
     "seats": _SEAT_BYTES * MAX_SLOTS,
     "seen": MAX_PROSE_BYTES,
@@ -63,6 +64,9 @@ _LENGTHS: Final[Mapping[str, int]] = {
     "what": MAX_KINDS_BYTES,
 }
 _LENGTHS_BY_VERB: Final[Mapping[tuple[str, str], int]] = {
+    ("allot", "account"): _NAME_BYTES,
+    ("allot", "next"): _NUMBER_BYTES,
+    ("allot", "text"): MAX_PROSE_BYTES,
     ("set_policy", "account"): _NAME_BYTES,
     ("set_policy", "text"): MAX_PROSE_BYTES,
     ("submit", "id"): MAX_ENCODED_ID,

@@ -40,4 +40,4 @@ def test_an_unknown_verb_is_refused_with_those_there_are():
     refused = parsync("show", "tke")
     assert refused.returncode == 2
     assert refused.stdout == ""
-    assert refused.stderr.startswith("error: 'tke' is no verb; there are book, ")
+    assert refused.stderr.startswith("error: 'tke' is no verb; there are allot, ")

@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
+from parsync_redis.model.allotment import AllotRow
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.ids import readable
 from parsync_redis.model.kind import split_kind
@@ -42,11 +43,29 @@ CANCELS = st.sampled_from(["waiting", "placed", "SIGTERM", "after"])
 OUTCOMES = st.sampled_from(["succeeded", "failed", "cancelled", "again", "unstored failed"])
 POLICIES = st.sampled_from(
     [
+        [("x", "units=2 shards=3"), ("y:*", "units=3 rate=9/1000 burst=3 shards=3")],
+        [
+            ("x", "rate=5/60000 burst=4 shards=3"),
+            ("@a", "slots=3 gpu=1 shards=3"),
+            ("y:*", "units=1"),
+        ],
         [("x", "units=2"), ("y:*", "units=3"), ("z", "units=9")],
         [("x", "units=2"), ("y:*", "units=3"), ("@a", "slots=3 gpu=1")],
         [("x", "units=1"), ("y:1", "units=2"), ("y:*", "units=9"), ("@*", "slots=2")],
         [("x", "units=0"), ("y:*", "units=0"), ("@a/*", "gpu=0.5")],
         [],
+    ]
+)
+ALLOTMENTS = st.sampled_from(
+    [
+        ("x", "units=1", "0"),
+        ("x", "burst=2 units=2", "1234.500"),
+        ("y:1", "burst=1 units=3", "0"),
+        ("y:2", "burst=3 units=9", "99999999999999"),
+        ("@a", "gpu=0.5 slots=2", "0"),
+        ("@a", "slots=1", ""),
+        ("x", "0", ""),
+        ("y:1", "", ""),
     ]
 )
 KINDS = st.sampled_from(["f slots=1", "f slots=2", "g slots=1"])
@@ -461,6 +480,18 @@ class SideBySide(PartitionRules):
     def set_policy(self, ceilings):
         for shard in range(self.store.keys.shards):
             self.both(self.commands.set_policy(ceilings, shard))
+
+    @rule(
+        shard=st.integers(0, 2),
+        rows=st.lists(ALLOTMENTS, max_size=3, unique_by=lambda row: row[0]),
+        sealing=st.sampled_from(["seal", "", "", "late"]),
+    )
+    def allot(self, shard, rows, sealing):
+        shard %= self.store.keys.shards
+        seal = self.reference.queues[shard].accounts.seal
+        seals = {"seal": "", "late": "1.late"}
+        rows = [AllotRow(*row) for row in rows]
+        self.both(self.commands.allot(seals.get(sealing, seal), "salt", rows, shard))
 
     @rule(shard=st.integers(0, 2))
     def fix_shards(self, shard):

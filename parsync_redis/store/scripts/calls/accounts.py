@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from typing import Final
 
+from ....model.allotment import AllotReply, AllotRow
 from ..header import Once
 from ..scripts import Script
 from .base import Call, Calls, words
 
 SET_POLICY: Final = Script("set_policy")
 RECOUNT: Final = Script("recount")
-ACCOUNT_SCRIPTS: Final = (SET_POLICY, RECOUNT)
+ALLOT: Final = Script("allot")
+ACCOUNT_SCRIPTS: Final = (SET_POLICY, RECOUNT, ALLOT)
 
 
 class AccountCalls(Calls):
@@ -33,3 +35,17 @@ class AccountCalls(Calls):
         """
         once: Once = {"channel": self.keys.wakes(shard), "how": "look" if dry else "repair"}
         return self._queue(RECOUNT, words, once, ("account",), accounts, shard)
+
+    def allot(
+        self, seal: str, salt: str, rows: Sequence[AllotRow] = (), shard: int = 0
+    ) -> Call[AllotReply]:
+        """Write allotments of a shard, and read those of the rows; of all accounts without rows.
+
+        seal: of the last reply; '' to seal the shard for this caller. salt: unique to the caller.
+        """
+        once: Once = {"channel": self.keys.wakes(shard), "seal": seal, "salt": salt}
+        values = [word for row in rows for word in row]
+        names = ("account", "text", "next")
+        return self._queue(
+            ALLOT, lambda reply: AllotReply.of(words(reply)), once, names, values, shard
+        )

@@ -283,6 +283,41 @@ local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds
 -- leave_accounts: take tasks of a kind out of their accounts. ids: a list; undone: whether their
 -- takes are undone, so that a rate gets their units back.
 
+-- Ceilings and allotments: what an account may hold in this shard.
+-- In a queue of several shards each ceiling in `policy` ends with ' shards=N', and the leader gives
+-- each shard a part, its *allotment* (verb allot), in the field '=ACCOUNT' of the same hash:
+--   units=2          burst=3 units=2          gpu=0.5 slots=20
+-- The least of ceiling and allotment counts. What an allotment does not name is 0, so an account
+-- without an allotment has room for nothing. The parts of a rate are those of its `burst`: a shard
+-- with 3 of 10 may start 3/10 of the units. The field '#seal' changes with each allot.
+
+
+-- parse_ceiling: put a ceiling, or false for none, into the fields of an account. A text that is
+-- too long is none.
+
+-- allot_rate: give this shard `part` of the burst of a rate, and as much of the rate. Return the
+-- words of the ceiling that are about the rate, by name.
+
+-- apply_allotment: let a divided account have its allotment, or false for none, as the ceiling.
+
+-- read_allotments: read the allotments of those of these accounts whose ceilings are divided.
+-- names: {account, any, ...}.
+
+-- account_line: return 'HELD of CEILING' of an account that this call has read. In one of several
+-- shards HELD may end with ' full': then the leader knows that tasks wait here.
+
+-- list_wanting: let the leader find accounts that have refused tasks and have no allotment.
+
+-- bad_allotments: return the error reply if the key of the allotments has another type, or nil.
+
+-- write_allotment: write the allotment of an account; '' for none.
+
+-- allotted_accounts: return the names of all accounts with an allotment, sorted.
+
+-- read_seal: return the seal of this shard, '' if it has none.
+
+-- write_seal: write the seal that follows, a number and the salt; return it.
+
 -- Ceilings: what the holders of an account may hold at most, and how often tasks may start. The
 -- hash `policy` has them by account, or by a pattern with '*' in the place of the last part:
 --   slots=200 gpu=4                     the tenant @research
@@ -293,14 +328,12 @@ local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds
 -- of the clock.
 
 
+
 -- pattern_of: return the entry that counts for an account without an entry of its own. An account
 -- without such an entry gets its own name.
 
--- parse_ceiling: put a ceiling, or false for none, into the fields of an account. A text that is
--- too long is none.
-
--- read_ceilings: read the accounts of these names and their ceilings. In a key of another type
--- every account is damaged.
+-- read_ceilings: read the accounts of these names, their ceilings and their allotments. In a key
+-- of another type every account is damaged.
 
 -- read_accounts_of: read the accounts to which tasks of these kinds count, and their ceilings.
 
@@ -309,8 +342,11 @@ local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds
 
 -- tokens_of: return how many units of a rate may start now.
 
+-- mark_full: let the account be written as full: it has refused tasks.
+
 -- room_in: return for how many tasks, each of which holds `asked`, an account has room, `limit` at
--- most. If the ceiling and not the rate allows fewer than `limit`, the account is marked as full.
+-- most. If the ceiling allows fewer than `limit`, the account is marked as full. A rate marks it
+-- only in one of several shards, because the leader may move the rate here.
 
 -- room_of: return how many tasks of a kind may be taken, `limit` at most, by each of its accounts.
 
@@ -454,6 +490,7 @@ end
 
 
 
+
 local HAS_ROOM = false -- whether tasks have left an account that was full
 
 -- add_amounts: add `factor` times what one task holds to what an account holds. Thousandths stay
@@ -467,14 +504,13 @@ local HAS_ROOM = false -- whether tasks have left an account that was full
 
 -- list_accounts: put the accounts that this call changes into TOUCHED, by name; return the names.
 
--- write_holders: write the tasks that count_taken entered among the holders of their accounts.
+-- write_holders: write the tasks that count_taken entered among the holders of their accounts, and
+-- which accounts want an allotment.
 
 -- write_accounts: write the accounts that this call has touched.
 
 -- write_changes: write the accounts and the kinds that this call has changed. Returns whether a
 -- scheduler is to be woken: tasks of a new kind wait, or a full account has room.
-
--- account_line: return 'HELD of CEILING' of an account that this call has read.
 
 -- tell_accounts: add ('=ACCOUNT', line) of the accounts of these kinds, each once, to the changes
 -- of a take's reply. Return due_ms, or when a rate lets a task of the kinds start if it is sooner.
@@ -977,6 +1013,25 @@ function counting()
       end
     end
   end
+  local function allot_rate(account, part)
+    local number, period = string.match(account.ceiling_text, 'rate=(%d+)/(%d+)')
+    local whole = account.burst
+    account.burst = math.min(whole, part)
+    if account.burst > 0 then
+      account.interval = account.interval * whole / account.burst
+    end
+    local numerator = math.max(1, tonumber(number) * account.burst)
+    return {
+      rate = string.format('rate=%.0f/%.0f', numerator, tonumber(period) * whole),
+      burst = string.format('burst=%d', account.burst),
+    }
+  end
+  local function account_line(name)
+    local account = ACCOUNTS[name]
+    local held_text = account.count and account_text(account) or 'damaged'
+    local mark = account.is_divided and account.count and account.full and ' full' or ''
+    return held_text .. mark .. ' of ' .. account.ceiling_text
+  end
   local function pattern_of(name)
     if string.byte(name) == 64 then -- '@'
       local parent = string.match(name, '^(.*/)[^/]*$')
@@ -1011,12 +1066,50 @@ function counting()
           local number, period = string.match(text or '', 'rate=(%d+)/(%d+)')
           if number then
             account.interval = tonumber(period) / tonumber(number)
+            account.least_interval = account.interval
             account.burst = account.allowed.burst or 1
             account.allowed.rate = nil
             account.allowed.burst = nil
           end
+          if account.allowed and account.allowed.shards then
+            account.is_divided = true
+            account.allowed.shards = nil
+          end
         end
         account.count = not texts.err and account.count or nil
+      end
+    end
+    do -- read_allotments
+      local names = fields
+      local divided = {}
+      local fields = {}
+      for i = 1, #names, 2 do
+        if account_of(names[i]).is_divided then
+          divided[#divided + 1] = names[i]
+          fields[#fields + 1] = '=' .. names[i]
+        end
+      end
+      for from = 1, #fields, 1000 do
+        local to = math.min(from + 999, #fields)
+        local texts = redis.call('HMGET', KEY.policy, unpack(fields, from, to))
+        for i = from, to do
+          do -- apply_allotment
+            local account, text = account_of(divided[i]), texts[i - from + 1]
+            local parts = {}
+            text = text and #text <= 4096 and text
+            for word, amount in string.gmatch(text or '', '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
+              parts[word] = tonumber(amount)
+            end
+            account.allotment = text
+            account.whole_text = account.ceiling_text
+            local words = account.interval and allot_rate(account, math.floor(parts.burst or 0)) or {}
+            for name, amount in pairs(account.allowed) do
+              account.allowed[name] = math.min(amount, parts[name] or 0)
+              words[name] = name .. '=' .. number_text(account.allowed[name])
+            end
+            account.ceiling_text = string.gsub(account.whole_text, '%f[!-~](%l[%l%d_.]*)=[%d./]+', words)
+          end
+        end
       end
     end
   end
@@ -1033,6 +1126,12 @@ function counting()
     local ahead = math.max((account.next or 0) - now_ms(), 0)
     return math.floor(account.burst - ahead / account.interval + 1e-6)
   end
+  local function mark_full(name, account)
+    if account.count and not account.full then
+      account.full = true
+      touch_account(name)
+    end
+  end
   local function room_in(name, asked, limit)
     local account = account_of(name)
     local room = limit
@@ -1046,12 +1145,15 @@ function counting()
       end
     end
     account.is_shut = account.is_shut or room <= 0
-    if room < limit and account.count and not account.full then
-      account.full = true
-      touch_account(name)
+    if room < limit then
+      mark_full(name, account)
     end
     if room > 0 and account.interval then
       room = math.min(room, math.floor(tokens_of(account) / asked.units))
+      if room < limit and account.is_divided then
+        account.is_shut = account.is_shut or room <= 0
+        mark_full(name, account)
+      end
     end
     return math.max(room, 0)
   end
@@ -1125,6 +1227,16 @@ function counting()
     return names
   end
   local function write_holders()
+    do -- list_wanting
+      local fields = {}
+      for name, account in pairs(ACCOUNTS) do
+        if account.is_divided and account.full and not account.allotment then
+          fields[#fields + 1] = '=' .. name
+          fields[#fields + 1] = '0'
+        end
+      end
+      write_all('HSET', KEY.policy, fields)
+    end
     for _, name in ipairs(list_accounts()) do
       write_all('ZADD', KEY.holders .. name, ACCOUNTS[name].entering)
     end
@@ -1153,7 +1265,7 @@ function counting()
         account.leaving = {}
         if account.returned > 0 and account.next then
           read_ceilings({name})
-          account.next = account.next - account.returned * (account.interval or 0)
+          account.next = account.next - account.returned * (account.least_interval or 0)
           account.returned = 0
         end
       end
@@ -1173,10 +1285,6 @@ function counting()
       write_all('HSET', KEY.accounts, lines)
       write_all('HDEL', KEY.accounts, emptied)
     end
-  end
-  local function account_line(name)
-    local account = ACCOUNTS[name]
-    return (account.count and account_text(account) or 'damaged') .. ' of ' .. account.ceiling_text
   end
   local function tell_accounts(changes, kinds_asked, due_ms)
     for _, kind in ipairs(kinds_asked) do
