@@ -106,7 +106,6 @@ local function room_in(name, asked, limit)
   if room > 0 and account.interval then
     room = math.min(room, math.floor(tokens_of(account) / asked.units))
     if room < limit and account.is_divided then
-      account.is_shut = account.is_shut or room <= 0
       mark_full(name, account)
     end
   end

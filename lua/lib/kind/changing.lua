@@ -97,7 +97,7 @@ local function write_accounts()
   for _, name in ipairs(names) do
     local account = ACCOUNTS[name]
     remove_leaving(name, account)
-    local is_waited_for = account.full and account.is_shut
+    local is_waited_for = account.full and (account.is_shut or account.is_divided)
     local has_rate_used = (account.next or 0) > tonumber(now_ms())
     if account.count == 0 and not is_waited_for and not has_rate_used then
       emptied[#emptied + 1] = name

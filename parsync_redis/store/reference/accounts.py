@@ -192,7 +192,6 @@ class Accounts:
             tokens = floor(ceiling.burst - ahead / ceiling.interval_ms + 1e-6)
             room = min(room, tokens * THOUSANDTHS // share["units"])
             is_full |= ceiling.divided and room < limit
-            line.is_shut |= ceiling.divided and room <= 0
         if is_full and not line.full:
             line.full = True
             self.touched.add(account)
@@ -236,7 +235,7 @@ class Accounts:
                 line.next_ms = float(f"{line.next_ms:.3f}")
         for account, line in list(self.lines.items()):
             next_ms = line.next_ms or 0
-            is_waited_for = line.full and line.is_shut
+            is_waited_for = line.full and (line.is_shut or self._ceiling(account).divided)
             is_used = is_waited_for or (
                 next_ms > self._world.now_ms if account in names else next_ms
             )

@@ -1151,7 +1151,6 @@ function counting()
     if room > 0 and account.interval then
       room = math.min(room, math.floor(tokens_of(account) / asked.units))
       if room < limit and account.is_divided then
-        account.is_shut = account.is_shut or room <= 0
         mark_full(name, account)
       end
     end
@@ -1269,7 +1268,7 @@ function counting()
           account.returned = 0
         end
       end
-      local is_waited_for = account.full and account.is_shut
+      local is_waited_for = account.full and (account.is_shut or account.is_divided)
       local has_rate_used = (account.next or 0) > tonumber(now_ms())
       if account.count == 0 and not is_waited_for and not has_rate_used then
         emptied[#emptied + 1] = name
