@@ -1,9 +1,10 @@
 """Write the document of a policy, set one value of it, and compare two policies in words. Pure."""
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from ..errors import InvalidInput
 from .amount import amount_number, exact_text
@@ -97,11 +98,16 @@ def _toml(value: Any) -> str:
     return json.dumps(value)
 
 
+_AMOUNT_PATH: Final = re.compile(
+    r"(?P<name>.+)\.(?P<key>at_least|at_most)\.(?P<amount>[a-z][a-z0-9_]*)"
+)
+
+
 def with_value(policy: Policy, assignment: str) -> Policy:
     """Return the policy with one value set: 'limits.stripe.at_once=3'; raises InvalidInput.
 
     The value is TOML, or a plain word: 'limits.stripe.rate=100/m'. An empty value removes the key;
-    'limits.stripe=' removes the entry.
+    'limits.stripe=' removes the entry. 'tenants.sales.at_most.slots=2' sets one amount of a key.
     """
     path, equals, word = assignment.partition("=")
     section, dot, rest_of_path = path.strip().partition(".")
@@ -111,6 +117,15 @@ def with_value(policy: Policy, assignment: str) -> Policy:
             "tenants.research.weight=2 or tenants.children=strict"
         )
     document = document_of(policy)
+    if amount := _AMOUNT_PATH.fullmatch(rest_of_path):
+        table = document[section].get(amount["name"].strip('"'), {})
+        amounts = {k: v for k, v in table.get(amount["key"], {}).items() if k != amount["amount"]}
+        if word.strip():
+            amounts[amount["amount"]] = _toml_value(word.strip())
+        elif len(amounts) == len(table.get(amount["key"], {})):
+            raise InvalidInput(f"{path} is not in the policy, so it cannot be removed")
+        document[section][amount["name"].strip('"')] = {**table, amount["key"]: amounts}
+        return policy_of(document)
     name, key = _split_path(rest_of_path, TENANT_KEYS if section == "tenants" else LIMIT_KEYS)
     tables = document[section]
     word = word.strip()

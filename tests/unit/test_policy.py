@@ -205,6 +205,9 @@ def test_each_policy_is_written_as_it_was_read(
         ('limits."a.b".at_once=2', "limits.a.b is new: at_once = 2"),
         ("limits.a.b.at_once=2", "limits.a.b is new: at_once = 2"),
         ("tenants.research/eve.weight=2", "tenants.research/eve is new: weight = 2"),
+        ("tenants.sales.at_most.slots=2", "tenants.sales is new: at_most = {slots = 2}"),
+        ("tenants.research.at_least.gpu=5", "tenants.research.at_least: "),
+        ("tenants.research.at_least.gpu=", "tenants.research.at_least: "),
     ],
 )
 def test_one_value_is_set_and_the_change_is_told(assignment: str, change: str):
@@ -225,6 +228,8 @@ def test_one_value_is_set_and_the_change_is_told(assignment: str, change: str):
         ("limits.visa=", "limits.visa is not in the policy"),
         ("limits.mail.rate=", "limits.mail must have at_once"),
         ("tenants.weight=3", "unknown key tenants.weight"),
+        ("tenants.research.at_most.gpu=", "tenants.research.at_most.gpu is not in the policy"),
+        ("limits.stripe.at_most.slots=2", "unknown key limits.stripe.at_most"),
     ],
 )
 def test_a_value_that_cannot_be_set_is_refused(assignment: str, sentence: str):
