@@ -110,8 +110,8 @@ AUDIT_RIGHTS: Final[CommandsByKind] = {
     "q:meta": "hget hmget",
     "q:pending": "zcard zcount zmscore zrange zscan",
     "q:policy": "hmget",
-    "q:running": "hlen hmget hscan",
-    "q:taken": "hlen hmget hscan",
+    "q:running": "hkeys hlen hmget hscan",
+    "q:taken": "hkeys hlen hmget hscan",
     "q:tasks": "hlen hmget hscan",
 }
 """The rights that a viewer needs for `doctor --audit`: what the scripts that look read, and Python.
@@ -227,9 +227,9 @@ SCHEDULER_RIGHTS: Final[CommandsByKind] = {
     "q:outbox": "del lpush ltrim",
     "q:policy": "del hdel hget hgetall hmget hset",
     "q:pending": "del zadd zcard zcount zmscore zrange zrem zremrangebyrank zscan zscore",
-    "q:running": "del hdel hget hlen hscan hset",
+    "q:running": "del hdel hget hkeys hlen hscan hset",
     "q:shapes": "del hdel hget hgetall hset hvals",
-    "q:taken": "del hdel hget hlen hscan hset",
+    "q:taken": "del hdel hget hkeys hlen hscan hset",
     "q:tasks": "del hdel hlen hscan hset",
 }
 

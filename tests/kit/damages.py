@@ -32,6 +32,8 @@ KEPT: Final = {
     "cluster bookings garbage": "nobody obeys a field that no script writes; the next booking writes the key anew",
     "cluster streaks garbage": "nobody obeys a line that no script writes; the next report of the name drops it",
     "cluster stats garbage": "people read it",
+    "cluster policy garbage": "people are told, and apply the policy again; the shards keep theirs",
+    "queue policy a ghost": "no document contradicts it",
     "queue choices no JSON": "people read it",
     "queue choices_1 no JSON": "people read it",
     "queue events the last number": "people read it; the next event begins the stream anew",
@@ -255,6 +257,11 @@ WRONG: Final[Mapping[tuple[str, str], Mapping[str, Callable[[Scene, str], object
         "a ghost": _hset("abc", "\nwork \n"),
     },
     ("queue", "apps"): {"a ghost": _zadd("abc", 99)},
+    ("queue", "accounts"): {
+        "garbage": _hset("stripe", "junk"),
+        "a ghost": _hset("ghost", "n=3 units=3"),
+    },
+    ("queue", "policy"): {"a ghost": _hset("ghost", "units=1")},
     ("queue", "events"): {
         "the last number": lambda scene, key: scene.client.xadd(
             key, {"event": "down"}, id=f"{2**64 - 1}-{2**64 - 1}"
@@ -310,6 +317,7 @@ WRONG: Final[Mapping[tuple[str, str], Mapping[str, Callable[[Scene, str], object
     ("cluster", "times"): {"garbage": _hset("x", "y")},
     ("cluster", "bookings"): {"garbage": _hset("n1", "x")},
     ("cluster", "streaks"): {"garbage": _hset("x", "y")},
+    ("cluster", "policy"): {"garbage": _hset("text", "x[")},
     ("cluster", "events"): {},
     ("cluster", "stats"): {"garbage": _hset("x", "y")},
 }

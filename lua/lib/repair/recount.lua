@@ -75,8 +75,7 @@ local function held_tasks()
     return HELD
   end
   HELD = {}
-  for _, key in ipairs({KEY.taken, KEY.running}) do
-    local ids = redis.call('HKEYS', key)
+  for _, ids in ipairs({redis.call('HKEYS', KEY.taken), redis.call('HKEYS', KEY.running)}) do
     for i, text in ipairs(read_list(KEY.tasks, ids)) do
       local line = text and has_accounts(text) and parse_line(text)
       HELD[ids[i]] = line and has_accounts(line.kind) and line.kind or nil

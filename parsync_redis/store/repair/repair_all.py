@@ -52,6 +52,7 @@ SHARED_KEYS_WITH_TYPE: Final = (
     "times",
     "bookings",
     "streaks",
+    "policy",
     "events",
 )
 KINDS_PER_ROUND_TRIP: Final = 5

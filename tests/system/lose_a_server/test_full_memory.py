@@ -37,6 +37,7 @@ REFUSED = {
     "configure",
     "quarantine",
     "revive",
+    "write_policy",
 }
 
 
