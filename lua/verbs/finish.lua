@@ -90,9 +90,11 @@ local function judge_rows(ids)
       ends[id] = true
       if has_accounts(line) then
         local kind = string.match(line, '^%S+ %S+ %S+ %S+ %S+ (.*)$')
-        counted = counted or {}
-        counted[kind] = counted[kind] or {}
-        table.insert(counted[kind], id)
+        if kind then -- else the line is damaged
+          counted = counted or {}
+          counted[kind] = counted[kind] or {}
+          table.insert(counted[kind], id)
+        end
       end
     else
       reports[#reports + 1] = {number = i, id = id, place = place, outcome = outcome}

@@ -49,8 +49,8 @@ class StartTimes:
 
         def start(task: Submission) -> Submission:
             order = orders.get(task.options.tenant, AGE)
-            if order == AGE or task.start_ms is not None:
-                return task
+            if order == AGE or task.start_ms is not None or task.after:
+                return task  # what a run does next keeps the time of its task
             facts = OrderFacts(task.name, means[task.name])
             return task._replace(start_ms=offset_ms(order, facts))
 

@@ -23,6 +23,7 @@ from ..errors import InvalidInput
 from .account import (
     LIMIT_PATTERN,
     NO_TENANT,
+    NOT_COUNTED,
     RESERVED_AMOUNTS,
     check_limit,
     check_tenant,
@@ -290,7 +291,7 @@ def _read_amounts(path: str, value: Any) -> PolicyAmounts:
         raise InvalidInput(f"{path} has {len(value)} amounts: there may be {MAX_WORDS}")
     amounts: dict[str, int] = {}
     for name, amount in value.items():
-        if not is_name("resource name", name) or name in RESERVED_AMOUNTS:
+        if not is_name("resource name", name) or name in (*RESERVED_AMOUNTS, *NOT_COUNTED):
             raise InvalidInput(f"{path}.{name} must be slots or the name of a resource")
         try:
             amounts[name] = parse_amount(name, amount)

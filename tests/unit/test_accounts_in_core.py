@@ -8,6 +8,8 @@ from parsync_redis.model.kind import Kind
 from parsync_redis.model.replies import Took
 from parsync_redis.scheduler.core.accounts import AccountsCopy, asks_of
 from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.core.queue import QueueCopy
+from parsync_redis.scheduler.core.view import View
 from tests.kit.core_rig import Queue, make, node, reasons, see, takes
 
 STRIPE = "work slots=1 under=stripe"
@@ -210,3 +212,18 @@ def test_new_nodes_do_not_bring_a_kind_without_room_into_a_group() -> None:
     see(core, 0, [node("m", 50)], 50)
     assert not core.queue.groups
     assert not takes(core.plan())
+
+
+def test_a_kind_whose_name_begins_like_an_account_is_a_kind():
+    queue = QueueCopy(View(1, 1.0))
+    queue.update(Took("1", 0, changes=[("=foo slots=1", "1 5 5")]))
+    assert [*queue.kinds[0]] == ["=foo slots=1"]
+
+
+def test_the_tree_is_gone_with_the_last_kind_of_a_tenant():
+    queue = QueueCopy(View(1, 1.0))
+    queue.update(Took("1", 0, changes=[("a slots=1 for=t", "1 5 5"), ("a slots=1", "1 6 6")]))
+    assert queue.tree is not None
+    queue.update(Took("2", 0, changes=[("a slots=1 for=t", "")]))
+    assert queue.tree is None
+    assert [*queue.kinds[0]] == ["a slots=1"]

@@ -16,6 +16,7 @@
 --- @include task/line
 local ACCOUNTS = {} -- name -> account, a table with the fields below
 local ARE_READABLE = true -- false if `accounts` is a key of another type
+local NOT_COUNTED = {next = true, units = true, shards = true, rate = true, burst = true}
 local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds}, ...}
 
 -- The fields of an account:
@@ -29,11 +30,11 @@ local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds
 --   returned: how many units were not used, because their takes are undone
 
 -- amounts_asked: return {name -> number} of the amounts in needs. The words of `apart` are no
--- amounts of a tenant.
+-- amounts of a tenant, nor are words that mean something else in a line or a ceiling.
 local function amounts_asked(needs)
   local asked = {}
   for name, amount in string.gmatch(needs, '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
-    if string.sub(name, 1, 6) ~= 'apart_' then
+    if string.sub(name, 1, 6) ~= 'apart_' and not NOT_COUNTED[name] then
       asked[name] = tonumber(amount)
     end
   end

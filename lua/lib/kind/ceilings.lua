@@ -38,6 +38,7 @@ local function read_ceilings(names)
     for i = from, to, 2 do
       local account = account_of(fields[i])
       parse_ceiling(account, not texts.err and (texts[i - from + 1] or texts[i - from + 2]))
+      account.is_unread = texts.err ~= nil
       account.count = not texts.err and account.count or nil
     end
   end
@@ -117,7 +118,8 @@ local function room_of(kind, limit)
   local room = limit
   for _, share in ipairs(shares_of(kind)) do
     local account = account_of(share.name)
-    if account.allowed or share.asked.units then -- a tenant without a ceiling has room
+    local is_judged = account.allowed or account.is_unread or share.asked.units
+    if is_judged then -- a tenant without a ceiling has room
       check_holders(share.name)
       if account.is_doubtful then
         touch_account(share.name)

@@ -79,15 +79,6 @@ local function list_accounts()
   return names
 end
 
--- write_holders: write the tasks that count_taken entered among the holders of their accounts, and
--- which accounts want an allotment.
-local function write_holders()
-  list_wanting()
-  for _, name in ipairs(list_accounts()) do
-    write_all('ZADD', KEY.holders .. name, ACCOUNTS[name].entering)
-  end
-end
-
 -- write_accounts: write the accounts that this call has touched.
 local function write_accounts()
   local names = list_accounts()

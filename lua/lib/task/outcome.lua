@@ -105,7 +105,9 @@ end
 -- leave_ended: take ended tasks out of their accounts. ids_by_kind: {kind -> ids}; channel: false
 -- if accept_outcomes will write the accounts.
 local function leave_ended(ids_by_kind, channel)
-  look_at_index()
+  if channel then -- load_outcomes has looked at it otherwise
+    look_at_index()
+  end
   for kind, ids in pairs(ids_by_kind) do
     leave_accounts(kind, ids)
   end

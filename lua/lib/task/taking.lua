@@ -9,6 +9,29 @@ local NOT_TAKEN = {} -- {row, id, ...} of tasks that nobody can take; see task/n
 local LEAVING = {} -- kind -> how many tasks leave its queue
 local BEHIND = {} -- kind -> the order of the first task that stays, nil if it is not known
 
+-- enter_holders: enter tasks among the holders of an account. If that is a key of another type, the
+-- line becomes doubtful, and the leader counts anew.
+local function enter_holders(name, account)
+  local entering = account.entering
+  for from = 1, #entering, 1000 do
+    local to = math.min(from + 999, #entering)
+    local added = redis.pcall('ZADD', KEY.holders .. name, unpack(entering, from, to))
+    if type(added) == 'table' then
+      account.count = nil
+      account.is_doubtful = true
+    end
+  end
+end
+
+-- write_holders: write the tasks that count_taken entered among the holders of their accounts, and
+-- which accounts want an allotment.
+local function write_holders()
+  list_wanting()
+  for _, name in ipairs(list_accounts()) do
+    enter_holders(name, ACCOUNTS[name])
+  end
+end
+
 -- take_first: choose the first tasks of a kind, `limit` at most: put them into GIVEN and ATTEMPTS,
 -- or into NOT_TAKEN. number: the row of the kind in this call; tasks, taken, running: the keys.
 local function take_first(number, kind, limit, salt, tasks, taken, running)

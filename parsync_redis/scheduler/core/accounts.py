@@ -10,7 +10,7 @@ from functools import lru_cache
 from math import inf
 from typing import Final, NamedTuple
 
-from ...model.account import TENANT_MARK
+from ...model.account import NOT_COUNTED, TENANT_MARK
 from ...model.account_line import AccountLine, Ceiling
 from ...model.amount import THOUSANDTHS
 from ...model.apart import undeclared
@@ -66,7 +66,11 @@ def ceiling_of(account: str, text: str) -> Ceiling | None:
 @lru_cache(maxsize=4096)
 def amounts_of(needs: Resources) -> AccountAmounts:
     """Return what a task of these needs holds of a tenant's account."""
-    amounts = {name: amount for name, amount in needs.amounts if amount and not undeclared(name)}
+    amounts = {
+        name: amount
+        for name, amount in needs.amounts
+        if amount and not undeclared(name) and name not in NOT_COUNTED
+    }
     return {"slots": needs.slots * THOUSANDTHS, **amounts}
 
 

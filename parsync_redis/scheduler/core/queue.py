@@ -65,6 +65,8 @@ class QueueCopy:
         self.accounts = AccountsCopy(shards)
         self.full = FullAccounts(self.accounts)
         self.tree: Tree | None = None
+        # number of waiting kinds with a tenant
+        self._tenant_kinds = 0
         self._policy = Policy()
 
     @property
@@ -94,7 +96,7 @@ class QueueCopy:
         self.accounts.on_time(took.shard, took.now_ms)
         reserved = self.accounts.settle(took.shard)
         for text, line in took.changes:
-            if text.startswith(ACCOUNT_MARK):
+            if text.startswith(ACCOUNT_MARK) and " " not in text:  # a kind has a space
                 self.accounts.set(took.shard, text[1:], line)
                 self._on_account(took.shard, text[1:])
             else:
@@ -154,6 +156,7 @@ class QueueCopy:
         waiting = WaitingKind(kind, group, line.count, line.first, line.last, line.why, shard)
         waiting.asks = asks_of(kind)
         self.kinds[shard][text] = waiting
+        self._tenant_kinds += bool(kind.tenant)
         if self.tree is None and kind.tenant:
             self._plant()
         room = self.accounts.room(waiting.asks, shard)
@@ -238,6 +241,9 @@ class QueueCopy:
             self.full.discard(waiting)
         else:
             self._leave(waiting)
+        self._tenant_kinds -= bool(waiting.kind.tenant)
+        if not self._tenant_kinds:
+            self.tree = None
 
     def forget_reasons(self, shard: int | None = None) -> None:
         """Forget the reasons in the lines of a shard, or of all shards if `shard` is None.

@@ -35,7 +35,7 @@ class Ranking(Generic[T]):
         return iter(self._keys)
 
     def set(self, item: T, key: Any) -> bool:
-        """Add a item, or change its key; return whether anyitem has changed."""
+        """Add an item, or change its key; return whether anything has changed."""
         keys = self._keys
         if keys.get(item) == key:
             return False
@@ -55,7 +55,7 @@ class Ranking(Generic[T]):
             self._heap.clear()
 
     def top(self) -> tuple[Any, T] | None:
-        """Return the least key and its item; None if noitem is here."""
+        """Return the least key and its item; None if no item is here."""
         heap = self._heap
         keys = self._keys
         while heap:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from ...errors import AccessDenied, ServerUnreachable
+from ...errors import AccessDenied, DamagedState, ServerUnreachable
 from ...model.ids import readable
 from ...model.octaves import TimeHistogram
 from ...model.times import LearntTimes, RunTimes
@@ -62,7 +62,7 @@ class LearntMeans:
     def _read(self, names: Sequence[str], now_s: float) -> None:
         try:
             learnt = read_times_of(self._store, names)
-        except (AccessDenied, ServerUnreachable):
+        except (AccessDenied, DamagedState, ServerUnreachable):
             means = {name: self._means.get(name, (0.0, None))[1] for name in names}
         else:
             means = {name: learnt[name].mean_ms if name in learnt else None for name in names}

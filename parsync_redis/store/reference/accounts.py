@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import floor
 from typing import Final
 
-from ...model.account import pattern_of
+from ...model.account import NOT_COUNTED, pattern_of
 from ...model.amount import THOUSANDTHS, amount_text, read_amount
 from ...model.apart import undeclared
 from ...model.kind import Kind
@@ -262,7 +262,11 @@ def shares_of(kind: str) -> Iterator[tuple[str, Mapping[str, int]]]:
     parsed = Kind.of(kind)
     needs = parse_needs(parsed.needs)
     share = {"slots": needs.slots * THOUSANDTHS}
-    share |= {name: amount for name, amount in needs.amounts if not undeclared(name)}
+    share |= {
+        name: amount
+        for name, amount in needs.amounts
+        if not undeclared(name) and name not in NOT_COUNTED
+    }
     for account in parsed.accounts:
         if account.is_tenant:
             yield account.name, share

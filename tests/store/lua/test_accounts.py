@@ -278,3 +278,74 @@ def test_a_kind_with_malformed_accounts_is_refused(limited: Limited):
         with pytest.raises(Exception, match="PSARGS"):
             limited.submit("x", options)
     assert limited.drive.store.states(["x"]) == [""]
+
+
+def test_a_tenant_with_a_ceiling_takes_nothing_while_the_policy_cannot_be_read(limited: Limited):
+    limited.set(("@acme", "slots=1"))
+    tenant = TaskOptions(tenant="acme")
+    limited.submit("ab", tenant)
+    policy = limited.drive.keys.queue("policy")
+    limited.client.delete(policy)
+    limited.client.set(policy, "x")
+    assert limited.ids("work slots=1 for=acme") == []
+    limited.client.delete(policy)
+    limited.set(("@acme", "slots=1"))
+    assert limited.ids("work slots=1 for=acme") == ["a"]
+
+
+def test_holders_of_another_type_of_a_tenant_without_a_ceiling_stop_no_take(limited: Limited):
+    limited.submit("a", TaskOptions(tenant="beta"))
+    holders = limited.drive.keys.holders("@beta")
+    limited.client.set(holders, "x")
+    assert limited.ids("work slots=1 for=beta") == ["a"]
+    assert repair_all(limited.drive.store)
+    assert limited.line("@beta") == "n=1 slots=1 of -"
+
+
+@pytest.mark.parametrize("name", ["next", "units", "shards", "rate", "burst"])
+def test_a_resource_with_the_name_of_a_word_does_not_count_to_a_tenant(limited: Limited, name: str):
+    options = TaskOptions.of({"resources": {name: 2}})
+    limited.submit("a", TaskOptions(options.needs, tenant="acme"))
+    kind = f"work slots=1 {name}=2 for=acme"
+    assert limited.ids(kind) == ["a"]
+    assert limited.line("@acme") == "n=1 slots=1 of -"
+
+
+def test_a_rate_that_is_not_used_up_any_more_leaves_no_line(limited: Limited):
+    limited.set(("stripe", "rate=1000/1000 burst=1"))
+    limited.submit("a")
+    took = limited.take()
+    place = limited.start(took)
+    limited.run(limited.commands.finish([(place, "succeeded", "")]))
+    limited.drive.store.run(limited.commands.recount(["stripe"]))
+    accounts = limited.drive.keys.queue("accounts")
+    for _ in range(100):
+        if not limited.client.hexists(accounts, "stripe"):
+            break
+        limited.run(limited.commands.recount(["stripe"]))
+    assert not limited.client.hexists(accounts, "stripe")
+
+
+@pytest.mark.unaudited
+def test_a_damaged_line_with_accounts_stops_no_other_outcome(limited: Limited):
+    limited.submit("ab")
+    took = limited.take()
+    places = [limited.start(took, number) for number in range(2)]
+    tasks = limited.drive.keys.queue("tasks")
+    limited.client.hset(tasks, "a", "junk for=acme")
+    words = limited.run(limited.commands.finish([(place, "succeeded", "") for place in places]))
+    assert words[1] == "ok"
+
+
+@pytest.mark.unaudited
+def test_an_end_and_a_retry_with_a_damaged_queue_in_one_call_are_carried_out(limited: Limited):
+    limited.submit("ab")
+    took = limited.take()
+    places = [limited.start(took, number) for number in range(2)]
+    pending = limited.drive.keys.pending(KIND)
+    limited.client.delete(pending)
+    limited.client.set(pending, "x")
+    words = limited.run(
+        limited.commands.finish([(places[0], "succeeded", ""), (places[1], "again", "")])
+    )
+    assert words == ["ok", "again"]

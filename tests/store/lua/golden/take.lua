@@ -249,6 +249,7 @@ end
 
 local ACCOUNTS = {} -- name -> account, a table with the fields below
 local ARE_READABLE = true -- false if `accounts` is a key of another type
+local NOT_COUNTED = {next = true, units = true, shards = true, rate = true, burst = true}
 local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds}, ...}
 
 -- The fields of an account:
@@ -262,7 +263,7 @@ local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds
 --   returned: how many units were not used, because their takes are undone
 
 -- amounts_asked: return {name -> number} of the amounts in needs. The words of `apart` are no
--- amounts of a tenant.
+-- amounts of a tenant, nor are words that mean something else in a line or a ceiling.
 
 -- shares_of: return which accounts a task of a kind counts to, tenants from the root down, and what
 -- the task holds of each.
@@ -503,9 +504,6 @@ local HAS_ROOM = false -- whether tasks have left an account that was full
 -- a holder counts, so a repeated call changes nothing.
 
 -- list_accounts: put the accounts that this call changes into TOUCHED, by name; return the names.
-
--- write_holders: write the tasks that count_taken entered among the holders of their accounts, and
--- which accounts want an allotment.
 
 -- write_accounts: write the accounts that this call has touched.
 
@@ -874,6 +872,12 @@ local NOT_TAKEN = {} -- {row, id, ...} of tasks that nobody can take; see task/n
 local LEAVING = {} -- kind -> how many tasks leave its queue
 local BEHIND = {} -- kind -> the order of the first task that stays, nil if it is not known
 
+-- enter_holders: enter tasks among the holders of an account. If that is a key of another type, the
+-- line becomes doubtful, and the leader counts anew.
+
+-- write_holders: write the tasks that count_taken entered among the holders of their accounts, and
+-- which accounts want an allotment.
+
 -- take_first: choose the first tasks of a kind, `limit` at most: put them into GIVEN and ATTEMPTS,
 -- or into NOT_TAKEN. number: the row of the kind in this call; tasks, taken, running: the keys.
 
@@ -907,7 +911,7 @@ function counting()
   local function amounts_asked(needs)
     local asked = {}
     for name, amount in string.gmatch(needs, '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
-      if string.sub(name, 1, 6) ~= 'apart_' then
+      if string.sub(name, 1, 6) ~= 'apart_' and not NOT_COUNTED[name] then
         asked[name] = tonumber(amount)
       end
     end
@@ -1076,6 +1080,7 @@ function counting()
             account.allowed.shards = nil
           end
         end
+        account.is_unread = texts.err ~= nil
         account.count = not texts.err and account.count or nil
       end
     end
@@ -1160,7 +1165,8 @@ function counting()
     local room = limit
     for _, share in ipairs(shares_of(kind)) do
       local account = account_of(share.name)
-      if account.allowed or share.asked.units then -- a tenant without a ceiling has room
+      local is_judged = account.allowed or account.is_unread or share.asked.units
+      if is_judged then -- a tenant without a ceiling has room
         repeat -- check_holders
           local name = share.name
           local account = account_of(name)
@@ -1224,21 +1230,6 @@ function counting()
       end
     end
     return names
-  end
-  local function write_holders()
-    do -- list_wanting
-      local fields = {}
-      for name, account in pairs(ACCOUNTS) do
-        if account.is_divided and account.full and not account.allotment then
-          fields[#fields + 1] = '=' .. name
-          fields[#fields + 1] = '0'
-        end
-      end
-      write_all('HSET', KEY.policy, fields)
-    end
-    for _, name in ipairs(list_accounts()) do
-      write_all('ZADD', KEY.holders .. name, ACCOUNTS[name].entering)
-    end
   end
   local function write_accounts()
     local names = list_accounts()
@@ -1332,6 +1323,32 @@ function counting()
       local name = string.match(changes[i], '^=(%S+)$')
       if name then
         changes[i + 1] = account_line(name)
+      end
+    end
+  end
+  local function write_holders()
+    do -- list_wanting
+      local fields = {}
+      for name, account in pairs(ACCOUNTS) do
+        if account.is_divided and account.full and not account.allotment then
+          fields[#fields + 1] = '=' .. name
+          fields[#fields + 1] = '0'
+        end
+      end
+      write_all('HSET', KEY.policy, fields)
+    end
+    for _, name in ipairs(list_accounts()) do
+      do -- enter_holders
+        local name, account = name, ACCOUNTS[name]
+        local entering = account.entering
+        for from = 1, #entering, 1000 do
+          local to = math.min(from + 999, #entering)
+          local added = redis.pcall('ZADD', KEY.holders .. name, unpack(entering, from, to))
+          if type(added) == 'table' then
+            account.count = nil
+            account.is_doubtful = true
+          end
+        end
       end
     end
   end
