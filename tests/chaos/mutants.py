@@ -171,7 +171,7 @@ MUTANTS = (
     Mutant(
         "what goes back is written nowhere",
         "verbs/give_back",
-        "write_kinds(meta, kinds, changed)",
+        "write_changes(meta, kinds, changed)",
         "",
     ),
     Mutant(

@@ -169,21 +169,27 @@ def compose(header: Header, folder: Path, inline: bool = True) -> str:
         text = table + text
         lines += table
         table = ""
-    used = {*_CONSTANT_NAME.findall("".join([lines, *counting]))}
+    used = {*_CONSTANT_NAME.findall(lines)}
     later = [match[0] for match in _STATE.finditer(text) if not {*match[1].split(", ")} & used]
     for line in later:
         text = text.replace(line, "", 1)
     head, tail = text.split(_RARE_MARK)
-    groups = {
-        "counting": ([table, *counting], counting_names),
-        "in_full": ([table, *later, *rare], rare_names),
-    }
-    groups = {group: parts for group, parts in groups.items() if parts[1]}
-    code = "".join(
-        _made_when_called(group, texts, names, inline and group == "counting")
-        for group, (texts, names) in groups.items()
-    )
-    declared = f"local {', '.join(groups)}\n" if groups else ""
+    shared = [table, *later]
+    if counting_names:
+        nested = (
+            _made_when_called("in_full", rare, rare_names, "in_full = function") if rare else ""
+        )
+        code = _made_when_called(
+            "counting", [*shared, *counting], counting_names, "", nested, inline
+        )
+        if nested:
+            code += "function in_full()\n  counting()\n  return in_full()\nend\n"
+        declared = "local counting, in_full\n" if nested else "local counting\n"
+    elif rare_names:
+        code = _made_when_called("in_full", [*shared, *rare], rare_names)
+        declared = "local in_full\n"
+    else:
+        return head + _look_up_once(tail)
     return f"{declared}{head}{code}{_look_up_once(tail)}"
 
 
@@ -232,19 +238,29 @@ def _reached(texts: list[str], functions: Mapping[str, str]) -> set[str]:
     return called
 
 
-def _made_when_called(group: str, texts: Sequence[str], names: Sequence[str], inline: bool) -> str:
+def _made_when_called(
+    group: str,
+    texts: Sequence[str],
+    names: Sequence[str],
+    begin: str = "",
+    nested: str = "",
+    inline: bool = False,
+) -> str:
     """Return Lua for a function such as in_full(), whose first call makes these functions.
 
-    Each call returns a table of the functions `names`. inline: put functions that are called once
-    where they are called.
+    Each call returns a table of the functions `names`. begin: how the function is defined. nested:
+    Lua that sees what these functions see: in_full() shares the state of counting(), and whoever
+    calls in_full() first makes both. inline: put functions that are called once where they are
+    called.
     """
     functions = f"MADE_{group.upper()}"
     table = ", ".join(f"{name} = {name}" for name in names)
     body = f"{''.join(texts)}{functions} = {{{table}}}"
-    body = (inline_single_calls(body) if inline else body).replace("\n", "\n  ")
+    body = inline_single_calls(body) if inline else body
+    body = f"{body}\n{nested}".rstrip("\n").replace("\n", "\n  ")
     return (
-        f"local {functions}\nfunction {group}()\n  if {functions} then return {functions} end\n"
-        f"  {body}\n  return {functions}\nend\n"
+        f"local {functions}\n{begin or f'function {group}'}()\n"
+        f"  if {functions} then return {functions} end\n  {body}\n  return {functions}\nend\n"
     )
 
 

@@ -219,11 +219,11 @@ end
 
 -- attempt_of: return the attempt in the text of a place or a run; nil for any other text.
 
--- has_accounts: return whether a kind, or a line that ends in a kind, names a tenant or limits. No
--- line is longer than 20,000 bytes.
+-- has_accounts: return whether a kind, or a line that ends in a kind, may name a tenant or limits:
+-- shares_of says which. No line is longer than 20,000 bytes. To search for a space takes longer.
 local function has_accounts(kind)
   return #kind <= 20000
-    and (string.find(kind, ' for=', 1, true) or string.find(kind, ' under=', 1, true))
+    and (string.find(kind, 'for=', 1, true) or string.find(kind, 'under=', 1, true))
 end
 
 -- split_accounts: return the name, the needs and the strategy of a kind as one text, its tenant,
@@ -248,9 +248,6 @@ end
 
 
 local ACCOUNTS = {} -- name -> account, a table with the fields below
-local ARE_READABLE = true -- false if `accounts` is a key of another type
-local NOT_COUNTED = {next = true, units = true, shards = true, rate = true, burst = true}
-local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds}, ...}
 
 -- The fields of an account:
 --   is_read, is_touched, is_listed: whether this call has read the line, changes the account, and
@@ -492,7 +489,6 @@ end
 
 
 
-local HAS_ROOM = false -- whether tasks have left an account that was full
 
 -- add_amounts: add `factor` times what one task holds to what an account holds. Thousandths stay
 -- exact.
@@ -886,6 +882,20 @@ function counting()
   if MADE_COUNTING then return MADE_COUNTING end
   local BASE = string.sub(KEYS[1] or '', 1, -5)
   local KEY = {meta = KEYS[1], kinds = KEYS[2], changed = KEYS[3], later = KEYS[4], tasks = KEYS[5], taken = KEYS[6], running = KEYS[7], pending = KEYS[8], messages = BASE .. 'messages', dead = BASE .. 'dead', ended = BASE .. 'ended', ended_1 = BASE .. 'ended_1', ended_2 = BASE .. 'ended_2', outbox = BASE .. 'outbox', events = BASE .. 'events', accounts = BASE .. 'accounts', policy = BASE .. 'policy', extra = BASE .. 'extra:', holders = BASE .. 'holders:'}
+  local STRATEGY = {latency = true, quality = true, adaptive = true}
+  local ARE_READABLE = true -- false if `accounts` is a key of another type
+  local NOT_COUNTED = {next = true, units = true, shards = true, rate = true, burst = true}
+  local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds}, ...}
+  local HAS_ROOM = false -- whether tasks have left an account that was full
+  local OUTBOX = {} -- lines 'ID STATE WHY' of this call
+  local FINAL = {succeeded = true, failed = true, cancelled = true, dead = true}
+  local DAMAGED = 'its record is damaged'
+  local PARTS = {} -- 'gpu.' -> true for each such key that this call has seen
+  local SOUND = {} -- text -> whether it has only words of amounts and labels
+  local NEEDED = {} -- needs -> the amounts {name -> number}
+  local FITTING = {} -- needs -> {offer -> whether the offer fits}
+  local DUE_LINES = {} -- the line of each task of DUE_IDS, false for a missing or damaged line
+  local RECORDS = {} -- id -> record, of the tasks that were not taken
   local function write_all(command, any, values)
     local size = #values
     if size == 0 then
@@ -1353,655 +1363,647 @@ function counting()
     end
   end
   MADE_COUNTING = {count_taken = count_taken, leave_accounts = leave_accounts, list_accounts = list_accounts, put_account_lines = put_account_lines, read_accounts_of = read_accounts_of, room_of = room_of, tell_accounts = tell_accounts, write_accounts = write_accounts, write_holders = write_holders}
-  return MADE_COUNTING
-end
-local MADE_IN_FULL
-function in_full()
-  if MADE_IN_FULL then return MADE_IN_FULL end
-  local BASE = string.sub(KEYS[1] or '', 1, -5)
-  local KEY = {meta = KEYS[1], kinds = KEYS[2], changed = KEYS[3], later = KEYS[4], tasks = KEYS[5], taken = KEYS[6], running = KEYS[7], pending = KEYS[8], messages = BASE .. 'messages', dead = BASE .. 'dead', ended = BASE .. 'ended', ended_1 = BASE .. 'ended_1', ended_2 = BASE .. 'ended_2', outbox = BASE .. 'outbox', events = BASE .. 'events', accounts = BASE .. 'accounts', policy = BASE .. 'policy', extra = BASE .. 'extra:', holders = BASE .. 'holders:'}
-  local STRATEGY = {latency = true, quality = true, adaptive = true}
-  local OUTBOX = {} -- lines 'ID STATE WHY' of this call
-  local FINAL = {succeeded = true, failed = true, cancelled = true, dead = true}
-  local DAMAGED = 'its record is damaged'
-  local PARTS = {} -- 'gpu.' -> true for each such key that this call has seen
-  local SOUND = {} -- text -> whether it has only words of amounts and labels
-  local NEEDED = {} -- needs -> the amounts {name -> number}
-  local FITTING = {} -- needs -> {offer -> whether the offer fits}
-  local DUE_LINES = {} -- the line of each task of DUE_IDS, false for a missing or damaged line
-  local RECORDS = {} -- id -> record, of the tasks that were not taken
-  local function bad_type(any, wanted)
-    local actual = redis.call('TYPE', any).ok
-    if actual == wanted or actual == 'none' then
-      return nil
-    end
-    return redis.error_reply(string.format('PSRECORD %s is a %s, not a %s', any, actual, wanted))
-  end
-  local function too_long(verb, row, limits)
-    for i = 1, #limits, 2 do
-      local name = limits[i]
-      local limit = limits[i + 1]
-      local text = ARGV[row + (i + 1) / 2]
-      if #text > limit then
-        return redis.error_reply(string.format('PSARGS %s: %s has %d bytes, %d at most',
-          verb, name, #text, limit))
+  local MADE_IN_FULL
+  in_full = function()
+    if MADE_IN_FULL then return MADE_IN_FULL end
+    local function bad_type(any, wanted)
+      local actual = redis.call('TYPE', any).ok
+      if actual == wanted or actual == 'none' then
+        return nil
       end
+      return redis.error_reply(string.format('PSRECORD %s is a %s, not a %s', any, actual, wanted))
     end
-  end
-  local function too_many(verb, limit)
-    return redis.error_reply(string.format('PSARGS %s takes %d rows at most', verb, limit))
-  end
-  local function bad_number(what, text, low, high)
-    local number = #text < 16 and string.find(text, '^%-?%d+$') and tonumber(text)
-    if number and number >= low and number <= high then
-      return nil
-    end
-    return redis.error_reply(string.format('PSARGS %s is a whole number from %d to %d',
-      what, low, high))
-  end
-  local function bad_retention(text)
-    return bad_number('retention_s', text, 1, 31536000)
-  end
-  local function write_all(command, any, values)
-    local size = #values
-    if size == 0 then
-      return 0
-    end
-    if size <= 1000 then
-      return redis.call(command, any, unpack(values))
-    end
-    local sum = 0
-    for from = 1, size, 1000 do
-      sum = sum + redis.call(command, any, unpack(values, from, math.min(from + 999, size)))
-    end
-    return sum
-  end
-  local function read_fields(any, fields)
-    local texts = {}
-    for from = 0, #fields - 1, 1000 do
-      local chunk = redis.call('HMGET', any, unpack(fields, from + 1, math.min(from + 1000, #fields)))
-      for i, text in ipairs(chunk) do
-        if text then -- a nil would take a place in the table
-          texts[fields[from + i]] = text
+    local function too_long(verb, row, limits)
+      for i = 1, #limits, 2 do
+        local name = limits[i]
+        local limit = limits[i + 1]
+        local text = ARGV[row + (i + 1) / 2]
+        if #text > limit then
+          return redis.error_reply(string.format('PSARGS %s: %s has %d bytes, %d at most',
+            verb, name, #text, limit))
         end
       end
     end
-    return texts
-  end
-  local function now_ms()
-    if NOW then
+    local function too_many(verb, limit)
+      return redis.error_reply(string.format('PSARGS %s takes %d rows at most', verb, limit))
+    end
+    local function bad_number(what, text, low, high)
+      local number = #text < 16 and string.find(text, '^%-?%d+$') and tonumber(text)
+      if number and number >= low and number <= high then
+        return nil
+      end
+      return redis.error_reply(string.format('PSARGS %s is a whole number from %d to %d',
+        what, low, high))
+    end
+    local function bad_retention(text)
+      return bad_number('retention_s', text, 1, 31536000)
+    end
+    local function write_all(command, any, values)
+      local size = #values
+      if size == 0 then
+        return 0
+      end
+      if size <= 1000 then
+        return redis.call(command, any, unpack(values))
+      end
+      local sum = 0
+      for from = 1, size, 1000 do
+        sum = sum + redis.call(command, any, unpack(values, from, math.min(from + 999, size)))
+      end
+      return sum
+    end
+    local function read_fields(any, fields)
+      local texts = {}
+      for from = 0, #fields - 1, 1000 do
+        local chunk = redis.call('HMGET', any, unpack(fields, from + 1, math.min(from + 1000, #fields)))
+        for i, text in ipairs(chunk) do
+          if text then -- a nil would take a place in the table
+            texts[fields[from + i]] = text
+          end
+        end
+      end
+      return texts
+    end
+    local function now_ms()
+      if NOW then
+        return NOW
+      end
+      local time = redis.call('TIME') -- seconds and microseconds
+      NOW = time[1] .. string.sub('00000' .. time[2], -6, -4)
       return NOW
     end
-    local time = redis.call('TIME') -- seconds and microseconds
-    NOW = time[1] .. string.sub('00000' .. time[2], -6, -4)
-    return NOW
-  end
-  local function is_past(moment, now)
-    local moment_ms = moment and tonumber(moment)
-    return moment_ms and moment_ms <= tonumber(now)
-  end
-  local function bad_kind(pending_prefix, kind)
-    if QUEUES[kind] then
-      return nil
+    local function is_past(moment, now)
+      local moment_ms = moment and tonumber(moment)
+      return moment_ms and moment_ms <= tonumber(now)
     end
-    local pending = pending_prefix .. kind
-    local size = redis.pcall('ZCARD', pending)
-    if type(size) ~= 'number' then
-      return in_full().bad_type(pending, 'zset')
-    end
-    QUEUES[kind] = {
-      pending = pending,
-      before = size,
-      count = size,
-      entering = false,
-      low = HIGHEST_ORDER,
-      high = 0,
-      left = HIGHEST_ORDER,
-    }
-  end
-  local function touch(kind)
-    local queue = QUEUES[kind]
-    if not queue.touched then
-      TOUCHED[#TOUCHED + 1] = kind
-      queue.touched = true
-    end
-    return queue
-  end
-  local function enter(kind, id, order, order_number)
-    if APART then
-      return
-    end
-    local queue = touch(kind)
-    order_number = order_number or tonumber(order)
-    local entering = queue.entering
-    if entering then
-      entering[#entering + 1] = order
-      entering[#entering + 1] = id
-    else
-      queue.entering = {order, id}
-    end
-    if order_number < queue.low then
-      queue.low = order_number
-    end
-    if order_number > queue.high then
-      queue.high = order_number
-    end
-  end
-  local function order_at(pending, rank)
-    local order = tonumber(redis.call('ZRANGE', pending, rank, rank, 'WITHSCORES')[2])
-    return order and order >= 0 and order <= HIGHEST_ORDER and math.floor(order) or 0
-  end
-  local function parse_line(text)
-    if text and #text > 20000 then
-      return nil
-    end
-    local mark, takes, life, order, ready, submitted, options, kind = string.match(text or '',
-      '^(%+?)(%d+)@(%d+) (%d+) (%d+) (%d+) (%S+) (%S+ slots=%d[^\n]*)$')
-    if not mark or #takes > 9 or #life > 15 then
-      return nil
-    end
-    if #order > 16 or #ready > 15 or #submitted > 15 then
-      return nil
-    end
-    return {
-      mark = mark,
-      takes = tonumber(takes),
-      life = life,
-      order = order,
-      ready = ready,
-      submitted = submitted,
-      options = options,
-      kind = kind,
-    }
-  end
-  local function line_text(line)
-    return string.format('%s%d@%s %s %s %s %s %s', line.mark, line.takes, line.life, line.order,
-      line.ready, line.submitted, line.options, line.kind)
-  end
-  local function option(line, name)
-    return string.match(',' .. line.options, ',' .. name .. '=([^,]*)')
-  end
-  local function set_option(line, name, value)
-    local prefix = name .. '='
-    local words = {}
-    for word in string.gmatch(line.options, '[^,]+') do
-      if word ~= '-' and string.sub(word, 1, #prefix) ~= prefix then
-        words[#words + 1] = word
+    local function bad_kind(pending_prefix, kind)
+      if QUEUES[kind] then
+        return nil
       end
+      local pending = pending_prefix .. kind
+      local size = redis.pcall('ZCARD', pending)
+      if type(size) ~= 'number' then
+        return in_full().bad_type(pending, 'zset')
+      end
+      QUEUES[kind] = {
+        pending = pending,
+        before = size,
+        count = size,
+        entering = false,
+        low = HIGHEST_ORDER,
+        high = 0,
+        left = HIGHEST_ORDER,
+      }
     end
-    if value then
-      words[#words + 1] = prefix .. value
+    local function touch(kind)
+      local queue = QUEUES[kind]
+      if not queue.touched then
+        TOUCHED[#TOUCHED + 1] = kind
+        queue.touched = true
+      end
+      return queue
     end
-    line.options = #words > 0 and table.concat(words, ',') or '-'
-  end
-  local function come_due(line)
-    local since = option(line, 'since')
-    if since and #since < 16 and string.find(since, '^%d+$') then
-      line.ready = since
-    end
-    if since then
-      set_option(line, 'since', nil)
-    end
-    return since ~= nil
-  end
-  local function run_parts(run)
-    if #run <= 140000 then -- a longer text is no run
-      return string.match(run, '^(.*) started=(%d+)$')
-    end
-  end
-  local function attempt_of(run)
-    return #run <= 140000 and string.match(run, '^%S+ (%S+)') or nil
-  end
-  local function has_accounts(kind)
-    return #kind <= 20000
-      and (string.find(kind, ' for=', 1, true) or string.find(kind, ' under=', 1, true))
-  end
-  local function split_accounts(kind)
-    local head, limits = string.match(kind, '^(.-) under=(%S+)$')
-    head = head or kind
-    local bare, tenant = string.match(head, '^(.-) for=(%S+)$')
-    return bare or head, tenant, limits
-  end
-  local function split_kind(kind)
-    local name, words = string.match(split_accounts(kind), '^(%S+) (.*)$')
-    local needs, strategy = string.match(words or '', '^(.*) (%l+)$')
-    if needs then
-      return name, needs, strategy
-    end
-    return name, words, ''
-  end
-  local function find_first(pending, low, high)
-    while low < high do
-      local middle = low + math.floor((high - low) / 2) -- low + high may have no exact number
-      if redis.call('ZCOUNT', pending, '-inf', string.format('%d', middle)) > 0 then
-        high = middle
+    local function enter(kind, id, order, order_number)
+      if APART then
+        return
+      end
+      local queue = touch(kind)
+      order_number = order_number or tonumber(order)
+      local entering = queue.entering
+      if entering then
+        entering[#entering + 1] = order
+        entering[#entering + 1] = id
       else
-        low = middle + 1
+        queue.entering = {order, id}
+      end
+      if order_number < queue.low then
+        queue.low = order_number
+      end
+      if order_number > queue.high then
+        queue.high = order_number
       end
     end
-    return low
-  end
-  local function event_words(event, fields)
-    local words = {'event', event}
-    for _, name in ipairs({'task', 'name', 'node', 'attempt', 'scheduler', 'why', 'by'}) do
-      local value = fields[name] or ''
-      if value ~= '' then
-        words[#words + 1] = name
-        words[#words + 1] = string.sub(value, 1, name == 'why' and 300 or 4096)
+    local function order_at(pending, rank)
+      local order = tonumber(redis.call('ZRANGE', pending, rank, rank, 'WITHSCORES')[2])
+      return order and order >= 0 and order <= HIGHEST_ORDER and math.floor(order) or 0
+    end
+    local function parse_line(text)
+      if text and #text > 20000 then
+        return nil
+      end
+      local mark, takes, life, order, ready, submitted, options, kind = string.match(text or '',
+        '^(%+?)(%d+)@(%d+) (%d+) (%d+) (%d+) (%S+) (%S+ slots=%d[^\n]*)$')
+      if not mark or #takes > 9 or #life > 15 then
+        return nil
+      end
+      if #order > 16 or #ready > 15 or #submitted > 15 then
+        return nil
+      end
+      return {
+        mark = mark,
+        takes = tonumber(takes),
+        life = life,
+        order = order,
+        ready = ready,
+        submitted = submitted,
+        options = options,
+        kind = kind,
+      }
+    end
+    local function line_text(line)
+      return string.format('%s%d@%s %s %s %s %s %s', line.mark, line.takes, line.life, line.order,
+        line.ready, line.submitted, line.options, line.kind)
+    end
+    local function option(line, name)
+      return string.match(',' .. line.options, ',' .. name .. '=([^,]*)')
+    end
+    local function set_option(line, name, value)
+      local prefix = name .. '='
+      local words = {}
+      for word in string.gmatch(line.options, '[^,]+') do
+        if word ~= '-' and string.sub(word, 1, #prefix) ~= prefix then
+          words[#words + 1] = word
+        end
+      end
+      if value then
+        words[#words + 1] = prefix .. value
+      end
+      line.options = #words > 0 and table.concat(words, ',') or '-'
+    end
+    local function come_due(line)
+      local since = option(line, 'since')
+      if since and #since < 16 and string.find(since, '^%d+$') then
+        line.ready = since
+      end
+      if since then
+        set_option(line, 'since', nil)
+      end
+      return since ~= nil
+    end
+    local function run_parts(run)
+      if #run <= 140000 then -- a longer text is no run
+        return string.match(run, '^(.*) started=(%d+)$')
       end
     end
-    return words
-  end
-  local function is_damaged_stream(id)
-    if type(id) ~= 'table' then
-      return string.match(id, '^%d+') - now_ms() > 3600000
+    local function attempt_of(run)
+      return #run <= 140000 and string.match(run, '^%S+ (%S+)') or nil
     end
-    local err = tostring(id.err)
-    return string.find(err, 'WRONGTYPE', 1, true) or string.find(err, 'last possible ID', 1, true)
-  end
-  local function note_event(event, fields)
-    local words = event_words(event, fields)
-    local id = redis.pcall('XADD', KEY.events, 'MAXLEN', '~', 10000, '*', unpack(words))
-    if is_damaged_stream(id) then
-      redis.pcall('DEL', KEY.events)
-      id = redis.pcall('XADD', KEY.events, 'MAXLEN', '~', 10000, '*', unpack(words))
+    local function has_accounts(kind)
+      return #kind <= 20000
+        and (string.find(kind, 'for=', 1, true) or string.find(kind, 'under=', 1, true))
     end
-    if type(id) == 'table' then
-      local message = 'parsync: event ' .. event .. ' is lost: ' .. tostring(id.err)
-      redis.log(redis.LOG_WARNING, message)
+    local function split_accounts(kind)
+      local head, limits = string.match(kind, '^(.-) under=(%S+)$')
+      head = head or kind
+      local bare, tenant = string.match(head, '^(.-) for=(%S+)$')
+      return bare or head, tenant, limits
     end
-  end
-  local function note_task(task, event, why, attempt, place)
-    local node = string.match(place or '', '^%S+ %S+ p%d+ ([^ /]+)/')
-    local name = task.line and string.match(task.line.kind, '^%S+')
-    note_event(event, {task = task.id, name = name, node = node, attempt = attempt, why = why})
-  end
-  local function to_outbox(id, state, why)
-    OUTBOX[#OUTBOX + 1] = id .. ' ' .. state .. ' ' .. why
-  end
-  local function write_outbox(outbox)
-    if #OUTBOX == 0 then
-      return
+    local function split_kind(kind)
+      local name, words = string.match(split_accounts(kind), '^(%S+) (.*)$')
+      local needs, strategy = string.match(words or '', '^(.*) (%l+)$')
+      if needs then
+        return name, needs, strategy
+      end
+      return name, words, ''
     end
-    write_all('LPUSH', outbox, OUTBOX)
-    redis.call('LTRIM', outbox, 0, 9999)
-  end
-  local function ended_texts(ids)
-    local texts = read_fields(KEY.ended_2, ids)
-    for id, text in pairs(read_fields(KEY.ended_1, ids)) do
-      texts[id] = text
+    local function find_first(pending, low, high)
+      while low < high do
+        local middle = low + math.floor((high - low) / 2) -- low + high may have no exact number
+        if redis.call('ZCOUNT', pending, '-inf', string.format('%d', middle)) > 0 then
+          high = middle
+        else
+          low = middle + 1
+        end
+      end
+      return low
     end
-    for id, text in pairs(read_fields(KEY.ended, ids)) do
-      texts[id] = text
+    local function event_words(event, fields)
+      local words = {'event', event}
+      for _, name in ipairs({'task', 'name', 'node', 'attempt', 'scheduler', 'why', 'by'}) do
+        local value = fields[name] or ''
+        if value ~= '' then
+          words[#words + 1] = name
+          words[#words + 1] = string.sub(value, 1, name == 'why' and 300 or 4096)
+        end
+      end
+      return words
     end
-    return texts
-  end
-  local function load_extra(id)
-    local key = KEY.extra .. id
-    local values = redis.pcall('HMGET', key, unpack(RARE))
-    if values.err then
-      error(bad_type(key, 'hash').err, 0) -- the error names the key, which is not among KEYS
+    local function is_damaged_stream(id)
+      if type(id) ~= 'table' then
+        return string.match(id, '^%d+') - now_ms() > 3600000
+      end
+      local err = tostring(id.err)
+      return string.find(err, 'WRONGTYPE', 1, true) or string.find(err, 'last possible ID', 1, true)
     end
-    local extra = {}
-    for i, value in ipairs(values) do
-      extra[RARE[i]] = value or nil
-    end
-    return extra
-  end
-  local function complete_record(task)
-    local line = parse_line(task.raw)
-    task.line = line
-    task.extra = line and line.mark == '+' and load_extra(task.id) or {}
-    if task.run then
-      local place, started = run_parts(task.run)
-      task.place = place or task.run
-      task.started = started
-      task.attempt = attempt_of(task.run)
-      task.state = started and 'running' or 'placed'
-    elseif task.attempt then
-      task.state = 'taken'
-    else
-      local is_dead_task = task.extra.ended_ms or redis.call('ZSCORE', KEY.dead, task.id)
-      task.state = is_dead_task and 'dead' or 'pending'
-    end
-    task.counts = (task.run or task.attempt) and line and has_accounts(line.kind) and line.kind
-    return task
-  end
-  local function ended_record(id, text)
-    local state = string.match(text, '^%l+')
-    return {id = id, state = FINAL[state] and state or 'failed', text = text}
-  end
-  local function load_tasks(ids)
-    local lines = read_fields(KEY.tasks, ids)
-    local owners = read_fields(KEY.taken, ids)
-    local runs = read_fields(KEY.running, ids)
-    local texts = ended_texts(ids)
-    local records = {}
-    for _, id in ipairs(ids) do
-      local text = texts[id]
-      local is_live = lines[id] or not text and (owners[id] or runs[id])
-      if not records[id] and is_live then
-        local task = {id = id, raw = lines[id], attempt = owners[id], run = runs[id]}
-        records[id] = complete_record(task)
-      elseif not records[id] and text then
-        records[id] = ended_record(id, text)
+    local function note_event(event, fields)
+      local words = event_words(event, fields)
+      local id = redis.pcall('XADD', KEY.events, 'MAXLEN', '~', 10000, '*', unpack(words))
+      if is_damaged_stream(id) then
+        redis.pcall('DEL', KEY.events)
+        id = redis.pcall('XADD', KEY.events, 'MAXLEN', '~', 10000, '*', unpack(words))
+      end
+      if type(id) == 'table' then
+        local message = 'parsync: event ' .. event .. ' is lost: ' .. tostring(id.err)
+        redis.log(redis.LOG_WARNING, message)
       end
     end
-    return records
-  end
-  local function bad_records()
-    for _, name in ipairs({'running', 'taken', 'messages', 'ended', 'ended_1', 'ended_2'}) do
-      local refusal = bad_type(KEY[name], 'hash')
-      if refusal then
-        return refusal
+    local function note_task(task, event, why, attempt, place)
+      local node = string.match(place or '', '^%S+ %S+ p%d+ ([^ /]+)/')
+      local name = task.line and string.match(task.line.kind, '^%S+')
+      note_event(event, {task = task.id, name = name, node = node, attempt = attempt, why = why})
+    end
+    local function to_outbox(id, state, why)
+      OUTBOX[#OUTBOX + 1] = id .. ' ' .. state .. ' ' .. why
+    end
+    local function write_outbox(outbox)
+      if #OUTBOX == 0 then
+        return
+      end
+      write_all('LPUSH', outbox, OUTBOX)
+      redis.call('LTRIM', outbox, 0, 9999)
+    end
+    local function ended_texts(ids)
+      local texts = read_fields(KEY.ended_2, ids)
+      for id, text in pairs(read_fields(KEY.ended_1, ids)) do
+        texts[id] = text
+      end
+      for id, text in pairs(read_fields(KEY.ended, ids)) do
+        texts[id] = text
+      end
+      return texts
+    end
+    local function load_extra(id)
+      local key = KEY.extra .. id
+      local values = redis.pcall('HMGET', key, unpack(RARE))
+      if values.err then
+        error(bad_type(key, 'hash').err, 0) -- the error names the key, which is not among KEYS
+      end
+      local extra = {}
+      for i, value in ipairs(values) do
+        extra[RARE[i]] = value or nil
+      end
+      return extra
+    end
+    local function complete_record(task)
+      local line = parse_line(task.raw)
+      task.line = line
+      task.extra = line and line.mark == '+' and load_extra(task.id) or {}
+      if task.run then
+        local place, started = run_parts(task.run)
+        task.place = place or task.run
+        task.started = started
+        task.attempt = attempt_of(task.run)
+        task.state = started and 'running' or 'placed'
+      elseif task.attempt then
+        task.state = 'taken'
+      else
+        local is_dead_task = task.extra.ended_ms or redis.call('ZSCORE', KEY.dead, task.id)
+        task.state = is_dead_task and 'dead' or 'pending'
+      end
+      task.counts = (task.run or task.attempt) and line and has_accounts(line.kind) and line.kind
+      return task
+    end
+    local function ended_record(id, text)
+      local state = string.match(text, '^%l+')
+      return {id = id, state = FINAL[state] and state or 'failed', text = text}
+    end
+    local function load_tasks(ids)
+      local lines = read_fields(KEY.tasks, ids)
+      local owners = read_fields(KEY.taken, ids)
+      local runs = read_fields(KEY.running, ids)
+      local texts = ended_texts(ids)
+      local records = {}
+      for _, id in ipairs(ids) do
+        local text = texts[id]
+        local is_live = lines[id] or not text and (owners[id] or runs[id])
+        if not records[id] and is_live then
+          local task = {id = id, raw = lines[id], attempt = owners[id], run = runs[id]}
+          records[id] = complete_record(task)
+        elseif not records[id] and text then
+          records[id] = ended_record(id, text)
+        end
+      end
+      return records
+    end
+    local function bad_records()
+      for _, name in ipairs({'running', 'taken', 'messages', 'ended', 'ended_1', 'ended_2'}) do
+        local refusal = bad_type(KEY[name], 'hash')
+        if refusal then
+          return refusal
+        end
+      end
+      return bad_type(KEY.dead, 'zset')
+    end
+    local function put_extra(task, ...)
+      local key = KEY.extra .. task.id
+      if task.line.mark ~= '+' then
+        redis.call('DEL', key)
+      end
+      redis.call('HSET', key, ...)
+      task.line.mark = '+'
+    end
+    local function sound_waiters(waiters)
+      return #waiters < 8000 and waiters or '' -- add_waiter keeps about 4,000 bytes
+    end
+    local function without_waiter(waiters, scheduler)
+      local padded = ' ' .. waiters .. ' '
+      local from, to = string.find(padded, ' ' .. scheduler .. ' ', 1, true)
+      if not from then
+        return nil
+      end
+      local behind = string.sub(padded, to + 1)
+      local _, number_behind = string.gsub(behind, ' ', '')
+      return string.sub(string.sub(padded, 1, from) .. behind, 2, -2), number_behind
+    end
+    local function write_waiters(meta, waiters)
+      if waiters == '' then
+        redis.call('HDEL', meta, 'waiters')
+      else
+        redis.call('HSET', meta, 'waiters', waiters)
       end
     end
-    return bad_type(KEY.dead, 'zset')
-  end
-  local function put_extra(task, ...)
-    local key = KEY.extra .. task.id
-    if task.line.mark ~= '+' then
-      redis.call('DEL', key)
-    end
-    redis.call('HSET', key, ...)
-    task.line.mark = '+'
-  end
-  local function sound_waiters(waiters)
-    return #waiters < 8000 and waiters or '' -- add_waiter keeps about 4,000 bytes
-  end
-  local function without_waiter(waiters, scheduler)
-    local padded = ' ' .. waiters .. ' '
-    local from, to = string.find(padded, ' ' .. scheduler .. ' ', 1, true)
-    if not from then
-      return nil
-    end
-    local behind = string.sub(padded, to + 1)
-    local _, number_behind = string.gsub(behind, ' ', '')
-    return string.sub(string.sub(padded, 1, from) .. behind, 2, -2), number_behind
-  end
-  local function write_waiters(meta, waiters)
-    if waiters == '' then
-      redis.call('HDEL', meta, 'waiters')
-    else
-      redis.call('HSET', meta, 'waiters', waiters)
-    end
-  end
-  local function remove_waiter(meta, waiters, scheduler)
-    local remaining = without_waiter(sound_waiters(waiters), scheduler)
-    if remaining then
-      write_waiters(meta, remaining)
-    end
-  end
-  local function wake_newest(channel, waiters, scheduler)
-    local untried = sound_waiters(waiters)
-    local listeners = 0
-    local tries = 0
-    while listeners == 0 and untried ~= '' and tries < 16 do
-      local earlier, newest = string.match(untried, '^(.*) (%S+)$')
-      newest = newest or untried
-      if newest ~= scheduler then
-        listeners = redis.call('SPUBLISH', channel .. ':' .. newest, 'wake')
+    local function remove_waiter(meta, waiters, scheduler)
+      local remaining = without_waiter(sound_waiters(waiters), scheduler)
+      if remaining then
+        write_waiters(meta, remaining)
       end
-      untried = earlier or ''
-      tries = tries + 1
     end
-    return untried
-  end
-  local function stop_waiting(channel, meta, waiters, scheduler, waits)
-    if waits == 'wake' then
-      write_waiters(meta, wake_newest(channel, waiters, scheduler))
-    else
-      remove_waiter(meta, waiters, scheduler)
+    local function wake_newest(channel, waiters, scheduler)
+      local untried = sound_waiters(waiters)
+      local listeners = 0
+      local tries = 0
+      while listeners == 0 and untried ~= '' and tries < 16 do
+        local earlier, newest = string.match(untried, '^(.*) (%S+)$')
+        newest = newest or untried
+        if newest ~= scheduler then
+          listeners = redis.call('SPUBLISH', channel .. ':' .. newest, 'wake')
+        end
+        untried = earlier or ''
+        tries = tries + 1
+      end
+      return untried
     end
-  end
-  local function leave_state(task, undone)
-    if task.state == 'taken' then
-      redis.call('HDEL', KEY.taken, task.id)
+    local function stop_waiting(channel, meta, waiters, scheduler, waits)
+      if waits == 'wake' then
+        write_waiters(meta, wake_newest(channel, waiters, scheduler))
+      else
+        remove_waiter(meta, waiters, scheduler)
+      end
     end
-    if task.run then
-      redis.call('HDEL', KEY.running, task.id)
+    local function leave_state(task, undone)
+      if task.state == 'taken' then
+        redis.call('HDEL', KEY.taken, task.id)
+      end
+      if task.run then
+        redis.call('HDEL', KEY.running, task.id)
+      end
+      if task.counts then
+        counting().leave_accounts(task.counts, {task.id}, undone)
+        task.counts = nil
+      end
     end
-    if task.counts then
-      counting().leave_accounts(task.counts, {task.id}, undone)
-      task.counts = nil
+    local function write_end(task, state, now, why)
+      local line = task.line and line_text(task.line) or task.raw or ''
+      local text = table.concat({state .. ' ' .. now, line, task.run or '', why}, '\n')
+      redis.call('HSET', KEY.ended, task.id, text)
+      redis.call('HDEL', KEY.tasks, task.id)
+      redis.call('HDEL', KEY.messages, task.id)
     end
-  end
-  local function write_end(task, state, now, why)
-    local line = task.line and line_text(task.line) or task.raw or ''
-    local text = table.concat({state .. ' ' .. now, line, task.run or '', why}, '\n')
-    redis.call('HSET', KEY.ended, task.id, text)
-    redis.call('HDEL', KEY.tasks, task.id)
-    redis.call('HDEL', KEY.messages, task.id)
-  end
-  local function end_task(task, state, now, why, retention_s, is_unseen)
-    local key = KEY.extra .. task.id
-    local message = is_unseen and task.line and redis.call('HGET', KEY.messages, task.id)
-    if message then
-      put_extra(task, 'message', message)
+    local function end_task(task, state, now, why, retention_s, is_unseen)
+      local key = KEY.extra .. task.id
+      local message = is_unseen and task.line and redis.call('HGET', KEY.messages, task.id)
+      if message then
+        put_extra(task, 'message', message)
+      end
+      write_end(task, state, now, why)
+      leave_state(task)
+      if task.line and task.line.mark == '+' then
+        redis.call('HDEL', key, 'cancel', 'next', 'next_message')
+        redis.call('EXPIRE', key, retention_s)
+      elseif not task.line then
+        redis.call('DEL', key)
+      end
+      task.state = state
+      task.attempt = nil
+      task.run = nil
     end
-    write_end(task, state, now, why)
-    leave_state(task)
-    if task.line and task.line.mark == '+' then
-      redis.call('HDEL', key, 'cancel', 'next', 'next_message')
-      redis.call('EXPIRE', key, retention_s)
-    elseif not task.line then
-      redis.call('DEL', key)
+    local function end_unseen(task, state, now, why, retention_s)
+      local attempt = task.attempt
+      end_task(task, state, now, why, retention_s, true)
+      to_outbox(task.id, state, why)
+      local is_expired = why == 'expired'
+      note_task(task, is_expired and why or state, not is_expired and why or nil, attempt, task.place)
     end
-    task.state = state
-    task.attempt = nil
-    task.run = nil
-  end
-  local function end_unseen(task, state, now, why, retention_s)
-    local attempt = task.attempt
-    end_task(task, state, now, why, retention_s, true)
-    to_outbox(task.id, state, why)
-    local is_expired = why == 'expired'
-    note_task(task, is_expired and why or state, not is_expired and why or nil, attempt, task.place)
-  end
-  local function is_number(text)
-    if #text > 15 then
-      return false
-    end
-    return (string.find(text, '^%-?%d+$') or string.find(text, '^%-?%d+%.%d+$')) ~= nil
-  end
-  local function sign_of(condition)
-    local first, second = string.byte(condition, 1, 2)
-    if first ~= 60 and first ~= 62 then -- '<' and '>'
-      return nil
-    end
-    return string.sub(condition, 1, second == 61 and 2 or 1) -- '='
-  end
-  local function is_condition(text)
-    local sign = sign_of(text)
-    if sign then
-      return is_number(string.sub(text, #sign + 1))
-    end
-    local values = string.match(text, '^!?(.*)$')
-    if values == '*' then
-      return true
-    end
-    if not string.find(values, '^[%w_./%%|-]+$') then
-      return false
-    end
-    return not string.find('|' .. values .. '|', '||', 1, true)
-  end
-  local function is_part(amount)
-    local whole = string.match(amount, '^(%d+)%.%d?%d?[1-9]$')
-    return whole ~= nil and #whole < 13
-  end
-  local function device_name(name)
-    local kind = string.match(name, '^%l[%l%d_]*') or ''
-    local attribute = string.match(name, '^%.%l[%l%d_]*', #kind + 1) or ''
-    local suffix = string.sub(name, #kind + #attribute + 1)
-    local index = suffix == '' and '' or string.match(suffix, '^@(%d%d?%d?)$')
-    if kind == '' or #kind > 32 or #attribute > 33 or not index then
-      return nil
-    end
-    if #index > 1 and string.byte(index) == 48 then
-      return nil
-    end
-    return kind, attribute, index
-  end
-  local function is_of_devices(name, of_needs)
-    local _, attribute, index = device_name(name)
-    if of_needs then
-      return index == '' and attribute ~= ''
-    end
-    return index ~= nil and index ~= ''
-  end
-  local function is_rare_word(word, of_needs)
-    local name, amount = string.match(word, '^(%l[%l%d_.@]*)=%-?([%d.]+)$')
-    if name then
-      if not string.find(name, '^[%l%d_]*$') and not is_of_devices(name, of_needs) then
+    local function is_number(text)
+      if #text > 15 then
         return false
       end
-      return is_part(amount) or #amount < 17 and string.find(amount, '^%d+$') ~= nil
+      return (string.find(text, '^%-?%d+$') or string.find(text, '^%-?%d+%.%d+$')) ~= nil
     end
-    local condition = of_needs and string.match(word, '^%a[%w_.-]*:(.+)$')
-    return condition and is_condition(condition) or false
-  end
-  local function has_only_words(text, of_needs)
-    if #text > 65536 or string.find(text, '[^ -~]') then
-      return false
+    local function sign_of(condition)
+      local first, second = string.byte(condition, 1, 2)
+      if first ~= 60 and first ~= 62 then -- '<' and '>'
+        return nil
+      end
+      return string.sub(condition, 1, second == 61 and 2 or 1) -- '='
     end
-    for word in string.gmatch(text, '%S+') do
-      local amount = string.match(word, '^%l[%l%d_]*=%-?(%d+)$')
-      if not (amount and #amount < 17) and not string.find(word, '^%a[%w_.-]*:[%w_./%%-]+$') then
-        if not in_full().is_rare_word(word, of_needs) then
+    local function is_condition(text)
+      local sign = sign_of(text)
+      if sign then
+        return is_number(string.sub(text, #sign + 1))
+      end
+      local values = string.match(text, '^!?(.*)$')
+      if values == '*' then
+        return true
+      end
+      if not string.find(values, '^[%w_./%%|-]+$') then
+        return false
+      end
+      return not string.find('|' .. values .. '|', '||', 1, true)
+    end
+    local function is_part(amount)
+      local whole = string.match(amount, '^(%d+)%.%d?%d?[1-9]$')
+      return whole ~= nil and #whole < 13
+    end
+    local function device_name(name)
+      local kind = string.match(name, '^%l[%l%d_]*') or ''
+      local attribute = string.match(name, '^%.%l[%l%d_]*', #kind + 1) or ''
+      local suffix = string.sub(name, #kind + #attribute + 1)
+      local index = suffix == '' and '' or string.match(suffix, '^@(%d%d?%d?)$')
+      if kind == '' or #kind > 32 or #attribute > 33 or not index then
+        return nil
+      end
+      if #index > 1 and string.byte(index) == 48 then
+        return nil
+      end
+      return kind, attribute, index
+    end
+    local function is_of_devices(name, of_needs)
+      local _, attribute, index = device_name(name)
+      if of_needs then
+        return index == '' and attribute ~= ''
+      end
+      return index ~= nil and index ~= ''
+    end
+    local function is_rare_word(word, of_needs)
+      local name, amount = string.match(word, '^(%l[%l%d_.@]*)=%-?([%d.]+)$')
+      if name then
+        if not string.find(name, '^[%l%d_]*$') and not is_of_devices(name, of_needs) then
+          return false
+        end
+        return is_part(amount) or #amount < 17 and string.find(amount, '^%d+$') ~= nil
+      end
+      local condition = of_needs and string.match(word, '^%a[%w_.-]*:(.+)$')
+      return condition and is_condition(condition) or false
+    end
+    local function has_only_words(text, of_needs)
+      if #text > 65536 or string.find(text, '[^ -~]') then
+        return false
+      end
+      for word in string.gmatch(text, '%S+') do
+        local amount = string.match(word, '^%l[%l%d_]*=%-?(%d+)$')
+        if not (amount and #amount < 17) and not string.find(word, '^%a[%w_.-]*:[%w_./%%-]+$') then
+          if not in_full().is_rare_word(word, of_needs) then
+            return false
+          end
+        end
+      end
+      return true
+    end
+    local function are_needs(text)
+      if NEEDED[text] == nil then
+        NEEDED[text] = has_only_words(text, true)
+      end
+      return NEEDED[text]
+    end
+    local function is_sound_limit(word)
+      local name, units = string.match(word, '^([^*]+)%*(%d+)$')
+      local number = tonumber(units or 1)
+      name = name or word
+      return #name <= 128 and string.find(name, '^%w[%w_.:@+/-]*$') and number >= 1 and number <= 1000
+    end
+    local function is_sound_tenant(word)
+      return #word <= 32 and string.find(word, '^[%l%d][%l%d_.-]*$')
+    end
+    local function are_words(text, pattern, doubled, most, is_sound)
+      local mark = string.sub(doubled, 1, 1)
+      local count = 0
+      for word in string.gmatch(text, pattern) do
+        count = count + 1
+        if count > most or not is_sound(word) then
           return false
         end
       end
+      return count > 0 and not string.find(mark .. text .. mark, doubled, 1, true)
     end
-    return true
-  end
-  local function are_needs(text)
-    if NEEDED[text] == nil then
-      NEEDED[text] = has_only_words(text, true)
+    local function are_accounts(kind)
+      local _, tenant, limits = split_accounts(kind)
+      return (not tenant or are_words(tenant, '[^/]+', '//', 3, is_sound_tenant))
+        and (not limits or are_words(limits, '[^,]+', ',,', 8, is_sound_limit))
     end
-    return NEEDED[text]
-  end
-  local function is_sound_limit(word)
-    local name, units = string.match(word, '^([^*]+)%*(%d+)$')
-    local number = tonumber(units or 1)
-    name = name or word
-    return #name <= 128 and string.find(name, '^%w[%w_.:@+/-]*$') and number >= 1 and number <= 1000
-  end
-  local function is_sound_tenant(word)
-    return #word <= 32 and string.find(word, '^[%l%d][%l%d_.-]*$')
-  end
-  local function are_words(text, pattern, doubled, most, is_sound)
-    local mark = string.sub(doubled, 1, 1)
-    local count = 0
-    for word in string.gmatch(text, pattern) do
-      count = count + 1
-      if count > most or not is_sound(word) then
-        return false
+    local function flaw(line)
+      if not line then
+        return 'line'
+      end
+      local name, needs, strategy = split_kind(line.kind)
+      if not string.find(needs or '', '^slots=%d') or not are_needs(needs) then
+        return 'needs'
+      end
+      if not string.find(name or '', '^[!-~]+$') or #name > 255 then
+        return 'name'
+      end
+      if strategy ~= '' and not STRATEGY[strategy] then
+        return 'strategy'
+      end
+      if has_accounts(line.kind) and not are_accounts(line.kind) then
+        return 'accounts'
       end
     end
-    return count > 0 and not string.find(mark .. text .. mark, doubled, 1, true)
-  end
-  local function are_accounts(kind)
-    local _, tenant, limits = split_accounts(kind)
-    return (not tenant or are_words(tenant, '[^/]+', '//', 3, is_sound_tenant))
-      and (not limits or are_words(limits, '[^,]+', ',,', 8, is_sound_limit))
-  end
-  local function flaw(line)
-    if not line then
-      return 'line'
+    local function is_dead(id)
+      return redis.call('ZSCORE', KEY.dead, id)
     end
-    local name, needs, strategy = split_kind(line.kind)
-    if not string.find(needs or '', '^slots=%d') or not are_needs(needs) then
-      return 'needs'
-    end
-    if not string.find(name or '', '^[!-~]+$') or #name > 255 then
-      return 'name'
-    end
-    if strategy ~= '' and not STRATEGY[strategy] then
-      return 'strategy'
-    end
-    if has_accounts(line.kind) and not are_accounts(line.kind) then
-      return 'accounts'
-    end
-  end
-  local function is_dead(id)
-    return redis.call('ZSCORE', KEY.dead, id)
-  end
-  local function find_due(limit, not_taken)
-    local refusal
-    DUE_IDS = redis.call('ZRANGEBYSCORE', KEY.later, '-inf', now_ms(), 'LIMIT', 0, limit)
-    local texts = read_fields(KEY.tasks, DUE_IDS)
-    for i, id in ipairs(DUE_IDS) do
-      local line = parse_line(texts[id])
-      if texts[id] and not line then
-        not_taken[#not_taken + 1] = 0
-        not_taken[#not_taken + 1] = id
-      end
-      refusal = refusal or line and bad_kind(KEY.pending, line.kind) or nil
-      DUE_LINES[i] = line or false
-    end
-    return refusal
-  end
-  local function enter_due()
-    local changed_lines = {}
-    for i, id in ipairs(DUE_IDS) do
-      local line = DUE_LINES[i]
-      if line then
-        enter(line.kind, id, line.order)
-        if come_due(line) then
-          changed_lines[#changed_lines + 1] = id
-          changed_lines[#changed_lines + 1] = line_text(line)
+    local function find_due(limit, not_taken)
+      local refusal
+      DUE_IDS = redis.call('ZRANGEBYSCORE', KEY.later, '-inf', now_ms(), 'LIMIT', 0, limit)
+      local texts = read_fields(KEY.tasks, DUE_IDS)
+      for i, id in ipairs(DUE_IDS) do
+        local line = parse_line(texts[id])
+        if texts[id] and not line then
+          not_taken[#not_taken + 1] = 0
+          not_taken[#not_taken + 1] = id
         end
+        refusal = refusal or line and bad_kind(KEY.pending, line.kind) or nil
+        DUE_LINES[i] = line or false
       end
-    end
-    return changed_lines
-  end
-  local function write_due(lines)
-    write_all('ZREM', KEY.later, DUE_IDS)
-    write_all('HSET', KEY.tasks, lines)
-  end
-  local function load_not_taken(not_taken, retention_s)
-    local refusal = bad_retention(retention_s) or bad_records() or bad_type(KEY.outbox, 'list')
-    if refusal then
       return refusal
     end
-    local ids = {}
-    for i = 2, #not_taken, 2 do
-      ids[#ids + 1] = not_taken[i]
+    local function enter_due()
+      local changed_lines = {}
+      for i, id in ipairs(DUE_IDS) do
+        local line = DUE_LINES[i]
+        if line then
+          enter(line.kind, id, line.order)
+          if come_due(line) then
+            changed_lines[#changed_lines + 1] = id
+            changed_lines[#changed_lines + 1] = line_text(line)
+          end
+        end
+      end
+      return changed_lines
     end
-    RECORDS = load_tasks(ids)
-    for _, task in pairs(RECORDS) do
-      refusal = refusal or task.line and bad_kind(KEY.pending, task.line.kind) or nil
+    local function write_due(lines)
+      write_all('ZREM', KEY.later, DUE_IDS)
+      write_all('HSET', KEY.tasks, lines)
     end
-    return refusal
-  end
-  local function end_or_return(task, retention_s)
-    if not task or task.state ~= 'pending' then -- the task is in no queue any more
-      return nil
+    local function load_not_taken(not_taken, retention_s)
+      local refusal = bad_retention(retention_s) or bad_records() or bad_type(KEY.outbox, 'list')
+      if refusal then
+        return refusal
+      end
+      local ids = {}
+      for i = 2, #not_taken, 2 do
+        ids[#ids + 1] = not_taken[i]
+      end
+      RECORDS = load_tasks(ids)
+      for _, task in pairs(RECORDS) do
+        refusal = refusal or task.line and bad_kind(KEY.pending, task.line.kind) or nil
+      end
+      return refusal
     end
-    local damage = flaw(task.line)
-    if damage then
-      local why = DAMAGED .. ': ' .. damage
-      end_unseen(task, 'failed', now_ms(), why, retention_s)
-      return why
-    end
-    if is_past(option(task.line, 'expires'), now_ms()) then
-      end_unseen(task, 'cancelled', now_ms(), 'expired', retention_s)
-    else
-      enter(task.line.kind, task.id, task.line.order)
-    end
-  end
-  local function end_not_taken(not_taken, given, retention_s)
-    for i = 1, #not_taken, 2 do
-      local id = not_taken[i + 1]
-      local why = end_or_return(RECORDS[id], retention_s)
-      for _, word in ipairs(why and {not_taken[i], id, '', why} or {}) do
-        given[#given + 1] = word
+    local function end_or_return(task, retention_s)
+      if not task or task.state ~= 'pending' then -- the task is in no queue any more
+        return nil
+      end
+      local damage = flaw(task.line)
+      if damage then
+        local why = DAMAGED .. ': ' .. damage
+        end_unseen(task, 'failed', now_ms(), why, retention_s)
+        return why
+      end
+      if is_past(option(task.line, 'expires'), now_ms()) then
+        end_unseen(task, 'cancelled', now_ms(), 'expired', retention_s)
+      else
+        enter(task.line.kind, task.id, task.line.order)
       end
     end
-    write_outbox(KEY.outbox)
+    local function end_not_taken(not_taken, given, retention_s)
+      for i = 1, #not_taken, 2 do
+        local id = not_taken[i + 1]
+        local why = end_or_return(RECORDS[id], retention_s)
+        for _, word in ipairs(why and {not_taken[i], id, '', why} or {}) do
+          given[#given + 1] = word
+        end
+      end
+      write_outbox(KEY.outbox)
+    end
+    MADE_IN_FULL = {bad_type = bad_type, end_not_taken = end_not_taken, enter_due = enter_due, find_due = find_due, find_first = find_first, is_dead = is_dead, is_rare_word = is_rare_word, load_not_taken = load_not_taken, order_at = order_at, stop_waiting = stop_waiting, too_long = too_long, too_many = too_many, write_due = write_due}
+    return MADE_IN_FULL
   end
-  MADE_IN_FULL = {bad_type = bad_type, end_not_taken = end_not_taken, enter_due = enter_due, find_due = find_due, find_first = find_first, is_dead = is_dead, is_rare_word = is_rare_word, load_not_taken = load_not_taken, order_at = order_at, stop_waiting = stop_waiting, too_long = too_long, too_many = too_many, write_due = write_due}
-  return MADE_IN_FULL
+  return MADE_COUNTING
+end
+function in_full()
+  counting()
+  return in_full()
 end
 local math_huge, math_max, math_min, redis_call, string_byte, string_find, string_format, string_gsub, string_match, string_sub, table_remove = math.huge, math.max, math.min, redis.call, string.byte, string.find, string.format, string.gsub, string.match, string.sub, table.remove
 local meta, kinds, changed, later, tasks, taken, running, pending_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
