@@ -34,8 +34,6 @@ for i, row in rows() do
   words[i] = is_sound and 'sound' or 'counted'
   if not is_sound and args.how == 'repair' then
     count_anew(row.account)
-  elseif args.how == 'repair' then
-    drop_idle(row.account)
   end
 end
 if args.how == 'repair' and write_changes(meta, kinds, changed) then

@@ -91,15 +91,6 @@ local function drop_unreadable()
   end
 end
 
--- drop_idle: let write_changes drop the line of an account without holders whose rate is not used
--- up any more. A full account keeps its line.
-local function drop_idle(name)
-  local account = account_of(name)
-  if account.count == 0 and not account.full and (account.next or 0) <= tonumber(now_ms()) then
-    touch_account(name)
-  end
-end
-
 -- use_up_rate: let an account whose line was damaged have no unit of its rate left, because nobody
 -- knows how many it has.
 local function use_up_rate(name, account)

@@ -311,21 +311,6 @@ def test_a_resource_with_the_name_of_a_word_does_not_count_to_a_tenant(limited: 
     assert limited.line("@acme") == "n=1 slots=1 of -"
 
 
-def test_a_rate_that_is_not_used_up_any_more_leaves_no_line(limited: Limited):
-    limited.set(("stripe", "rate=1000/1000 burst=1"))
-    limited.submit("a")
-    took = limited.take()
-    place = limited.start(took)
-    limited.run(limited.commands.finish([(place, "succeeded", "")]))
-    limited.drive.store.run(limited.commands.recount(["stripe"]))
-    accounts = limited.drive.keys.queue("accounts")
-    for _ in range(100):
-        if not limited.client.hexists(accounts, "stripe"):
-            break
-        limited.run(limited.commands.recount(["stripe"]))
-    assert not limited.client.hexists(accounts, "stripe")
-
-
 @pytest.mark.unaudited
 def test_a_damaged_line_with_accounts_stops_no_other_outcome(limited: Limited):
     limited.submit("ab")
