@@ -22,7 +22,7 @@ TENANT_MARK: Final = "@"
 """The first character of a tenant's account."""
 NO_TENANT: Final = "-"
 """The tenant of tasks without a tenant."""
-NOT_COUNTED: Final = ("next", "units", "shards", "rate", "burst")
+ACCOUNT_WORDS: Final = ("next", "units", "shards", "rate", "burst")
 """Names of resources that do not count to tenants: words of an account's line or ceiling."""
 RESERVED_AMOUNTS: Final = ("for", "under")
 """Names that no resource may have: words of a kind begin with them."""

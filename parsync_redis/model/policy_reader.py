@@ -21,9 +21,9 @@ from typing import Any, Final, TypeVar
 
 from ..errors import InvalidInput
 from .account import (
+    ACCOUNT_WORDS,
     LIMIT_PATTERN,
     NO_TENANT,
-    NOT_COUNTED,
     RESERVED_AMOUNTS,
     check_limit,
     check_tenant,
@@ -291,7 +291,7 @@ def _read_amounts(path: str, value: Any) -> PolicyAmounts:
         raise InvalidInput(f"{path} has {len(value)} amounts: there may be {MAX_WORDS}")
     amounts: dict[str, int] = {}
     for name, amount in value.items():
-        if not is_name("resource name", name) or name in (*RESERVED_AMOUNTS, *NOT_COUNTED):
+        if not is_name("resource name", name) or name in (*RESERVED_AMOUNTS, *ACCOUNT_WORDS):
             raise InvalidInput(f"{path}.{name} must be slots or the name of a resource")
         try:
             amounts[name] = parse_amount(name, amount)

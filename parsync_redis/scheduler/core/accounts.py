@@ -10,7 +10,7 @@ from functools import lru_cache
 from math import inf
 from typing import Final, NamedTuple
 
-from ...model.account import NOT_COUNTED, TENANT_MARK
+from ...model.account import ACCOUNT_WORDS, TENANT_MARK
 from ...model.account_line import AccountLine, Ceiling
 from ...model.amount import THOUSANDTHS
 from ...model.apart import undeclared
@@ -69,7 +69,7 @@ def amounts_of(needs: Resources) -> AccountAmounts:
     amounts = {
         name: amount
         for name, amount in needs.amounts
-        if amount and not undeclared(name) and name not in NOT_COUNTED
+        if amount and not undeclared(name) and name not in ACCOUNT_WORDS
     }
     return {"slots": needs.slots * THOUSANDTHS, **amounts}
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import floor
 from typing import Final
 
-from ...model.account import NOT_COUNTED, pattern_of
+from ...model.account import ACCOUNT_WORDS, pattern_of
 from ...model.amount import THOUSANDTHS, amount_text, read_amount
 from ...model.apart import undeclared
 from ...model.kind import Kind
@@ -265,7 +265,7 @@ def shares_of(kind: str) -> Iterator[tuple[str, Mapping[str, int]]]:
     share |= {
         name: amount
         for name, amount in needs.amounts
-        if not undeclared(name) and name not in NOT_COUNTED
+        if not undeclared(name) and name not in ACCOUNT_WORDS
     }
     for account in parsed.accounts:
         if account.is_tenant:
