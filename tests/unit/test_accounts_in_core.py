@@ -227,3 +227,25 @@ def test_the_tree_is_gone_with_the_last_kind_of_a_tenant():
     queue.update(Took("2", 0, changes=[("a slots=1 for=t", "")]))
     assert queue.tree is None
     assert [*queue.kinds[0]] == ["a slots=1"]
+
+
+def test_a_kind_comes_back_when_the_policy_has_an_entry_for_many_accounts():
+    """An account without holders has no line, so only the pattern is told."""
+    queue = QueueCopy(View(1, 1.0))
+    kind = "a slots=1 under=customer:7"
+    own = "a slots=1 under=stripe"
+    queue.update(
+        Took(
+            "1",
+            0,
+            changes=[
+                ("=customer:7", "n=0 of -"),
+                ("=stripe", "n=0 of -"),
+                (kind, "1 5 5"),
+                (own, "1 6 6"),
+            ],
+        )
+    )
+    assert not queue.groups
+    queue.update(Took("2", 0, changes=[("=customer:*", "n=0 of units=5")]))
+    assert [waiting.kind.text for waiting in queue.full.leave()] == [kind]

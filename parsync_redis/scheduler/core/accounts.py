@@ -10,7 +10,7 @@ from functools import lru_cache
 from math import inf
 from typing import Final, NamedTuple
 
-from ...model.account import ACCOUNT_WORDS, TENANT_MARK
+from ...model.account import ACCOUNT_WORDS, TENANT_MARK, pattern_of
 from ...model.account_line import AccountLine, Ceiling
 from ...model.amount import THOUSANDTHS
 from ...model.apart import undeclared
@@ -111,6 +111,18 @@ class AccountsCopy:
         if account.startswith(TENANT_MARK):
             self._add(account, before.amounts, -1)
             self._add(account, line.amounts, 1)
+
+    def on_pattern(self, shard: int, pattern: str) -> list[str]:
+        """Note that the ceiling of a pattern has changed; return the accounts that it may be of.
+
+        Their ceilings are not known until a take tells them: an account may have an entry of its
+        own, and only accounts with a line are told one by one.
+        """
+        accounts = [account for account in self._lines[shard] if pattern_of(account) == pattern]
+        for account in accounts:
+            line, _ = self._lines[shard][account]
+            self._lines[shard][account] = line, ""
+        return accounts
 
     def clear_shard(self, shard: int) -> list[str]:
         """Forget a shard; return the accounts that had a line or a reservation there."""

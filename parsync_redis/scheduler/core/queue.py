@@ -97,13 +97,21 @@ class QueueCopy:
         reserved = self.accounts.settle(took.shard)
         for text, line in took.changes:
             if text.startswith(ACCOUNT_MARK) and " " not in text:  # a kind has a space
-                self.accounts.set(took.shard, text[1:], line)
-                self._on_account(took.shard, text[1:])
+                self._set_account(took.shard, text[1:], line)
             else:
                 self._set(took.shard, text, line)
         for account in reserved:
             self._on_account(took.shard, account)
         self.full.on_time(took.shard, took.now_ms)
+
+    def _set_account(self, shard: int, account: str, line: str) -> None:
+        """Take in the line of an account, or of a pattern of the policy, which ends with `*`."""
+        if account.endswith("*"):
+            for matching_account in self.accounts.on_pattern(shard, account):
+                self._on_account(shard, matching_account)
+            return
+        self.accounts.set(shard, account, line)
+        self._on_account(shard, account)
 
     def _on_account(self, shard: int, account: str) -> None:
         """Note that what an account holds has changed, or its ceiling."""
