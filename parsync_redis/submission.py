@@ -153,7 +153,9 @@ def make_submission(
         celery_options["headers"] = {**check_headers(celery_options.get("headers")), **carried}
     if app_options:
         names = app_options.get("parameters", ())
-        declared_options = fill(app_options, Arguments(name, args, kwargs, names))
+        # what the caller replaces needs no argument of the call
+        not_replaced = {k: v for k, v in app_options.items() if task_options.get(k) is None}
+        declared_options = fill(not_replaced, Arguments(name, args, kwargs, names))
         task_options = {**declared_options, **task_options}
         queue = queue or str(task_options.pop("queue", ""))
         celery_options.setdefault("expires", task_options.pop("expires", None))

@@ -3,7 +3,8 @@
 -- ALSO: accounts policy holders:
 -- ARGV: count channel how account*
 --   how: 'look' only judges; 'repair'
--- RETURNS: a word per account: sound, or counted (its line or its holders were wrong)
+-- RETURNS: a word per account: sound, counted (its line or its holders were wrong), or idle (it is
+--   sound, nothing counts to it, and its line is gone: its rate is not used up any more)
 -- ERRORS: PSARGS
 -- INVARIANT: afterwards the holders of an account that was wrong are all tasks that are taken,
 --   placed or running and that count to the account; the line says how many they are and what they
@@ -30,10 +31,9 @@ if args.how == 'repair' then
 end
 local words = {}
 for i, row in rows() do
-  local is_sound = is_sound_account(row.account)
-  words[i] = is_sound and 'sound' or 'counted'
-  if not is_sound and args.how == 'repair' then
-    count_anew(row.account)
+  words[i] = is_sound_account(row.account) and 'sound' or 'counted'
+  if args.how == 'repair' then
+    words[i] = repair_account(row.account, words[i])
   end
 end
 if args.how == 'repair' and write_changes(meta, kinds, changed) then

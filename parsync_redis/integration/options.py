@@ -236,7 +236,7 @@ class OptionSource:
         declared = {
             k: v
             for k, v in (self._declaration(arguments.task) or {}).items()
-            if k not in ("place", "expires", "parameters")
+            if k not in ("place", "expires", "parameters") and carried.get(k) is None
         }
         merged = {**self.fill(declared, arguments), **carried}
         queue = str(merged.pop("queue", ""))

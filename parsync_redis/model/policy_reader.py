@@ -32,7 +32,7 @@ from .amount import THOUSANDTHS, exact_text, parse_amount
 from .ids import is_name, shown
 from .limits import MAX_WORDS
 from .options import close_to
-from .policy import FAIR, STRICT, LimitEntry, Policy, PolicyAmounts, StartRate, TenantEntry
+from .policy import AGE, FAIR, STRICT, LimitEntry, Policy, PolicyAmounts, StartRate, TenantEntry
 
 MAX_AT_ONCE: Final = 1_000_000
 """The maximum of `at_once`, of the number of a rate, and of `burst`."""
@@ -127,6 +127,8 @@ class _Reader:
         for key, amounts in (("at_least", at_least), ("at_most", at_most)):
             if name == NO_TENANT and amounts:
                 self.mistakes.append(f"{path}{key} cannot be: no account counts tasks without one")
+        if name == NO_TENANT and table.get("order", AGE) != AGE:
+            self.mistakes.append(f"{path}order cannot be: tasks without a tenant go by age")
         most_by_name = dict(at_most)
         for resource, amount in at_least:
             most = most_by_name.get(resource, amount)

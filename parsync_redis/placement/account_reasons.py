@@ -104,7 +104,8 @@ def _block(
         close = close_to(account, limits)
         hint = f"; did you mean {close}?" if close else ""
         return AccountBlock(account, "unknown", f"no limit {account!r} is in the policy{hint}")
-    if line.is_damaged:
+    has_ceiling = not is_tenant or bool(Ceiling.of(text or "").amounts)
+    if line.is_damaged and has_ceiling:
         why = f"what {subject} holds is not known: the leader counts it anew"
         return AccountBlock(account, "damaged", why)
     ceiling = Ceiling.of(text or "")

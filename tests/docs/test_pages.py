@@ -185,12 +185,12 @@ def test_the_console_blocks_show_what_the_commands_print(page, cluster, monkeypa
     written = []
     with with_nodes(cluster, page):
         for block in document.blocks("console"):
-            told = ""
+            session = ""
             for line, shown in asked(block):
                 output = answer(line, shown, env["PARSYNC_URL"])
-                told += f"$ {line}\n{output}"
+                session += f"$ {line}\n{output}"
                 assert WRITE or shape(shown) == shape(output), f"{line} shows:\n{output}"
-            written.append((block, told))
+            written.append((block, session))
     if WRITE:
         document.replace(written)
 

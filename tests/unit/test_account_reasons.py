@@ -85,7 +85,7 @@ def test_a_ceiling_is_read():
             "tenant acme may hold at most 1 slots; one such task asks for 2 slots",
         ),
         ({"stripe": "?"}, {}, "damaged", "what limit stripe holds is not known"),
-        ({"@acme": "?"}, {}, "damaged", "what tenant acme holds is not known"),
+        ({"@acme": "?"}, {"@acme": "slots=5"}, "damaged", "what tenant acme holds is not known"),
         ({}, {"stripe": None}, "unknown", "no limit 'stripe' is in the policy"),
     ],
 )
@@ -115,3 +115,8 @@ def test_a_rate_says_when_the_next_task_starts():
     assert (
         Ceiling.of("rate=100/60000 burst=100").used(AccountLine.of("n=0 next=61600"), 1600) == 100
     )
+
+
+def test_a_damaged_line_of_a_tenant_without_a_ceiling_keeps_no_task():
+    kind = Kind.of("work slots=1 for=acme")
+    assert find_block(kind, {"@acme": AccountLine.of("?")}, {"@acme": None}, 0.0) is None

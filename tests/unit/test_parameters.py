@@ -188,3 +188,9 @@ def test_the_message_of_a_client_carries_its_tenant_for_what_its_task_submits(
     assert none.options.tenant == ""
     for message in (none.message, make_submission(item).message):
         assert "parsync_tenant" not in open_envelope(message)["headers"]
+
+
+def test_an_option_that_the_caller_replaces_needs_no_argument():
+    declared = {"f": {"limits": ["customer:{customer_id}"], "tenant": "acme"}}
+    task = make_submission({"name": "f", "limits": ["other"]}, declared)
+    assert (task.options.limits, task.options.tenant) == ("other", "acme")

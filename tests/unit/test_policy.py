@@ -184,6 +184,7 @@ def test_each_policy_is_written_as_it_was_read(
 ):
     if "-" in tenants:
         tenants["-"].pop("at_most", None)
+        tenants["-"].pop("order", None)
     policy = policy_of({"tenants": tenants, "limits": limits})
     again = read_policy(policy_text(policy))
     assert again == policy
@@ -262,3 +263,9 @@ def test_a_guarantee_that_the_nodes_cannot_give_is_a_doubt():
     assert find_doubts(aged) == [
         "tenants.a.half_life is kept and not used yet: only what its tasks hold now counts"
     ]
+
+
+def test_tasks_without_a_tenant_have_no_order_of_their_own():
+    with pytest.raises(InvalidInput, match=r"order cannot be: tasks without a tenant go by age"):
+        read_policy('[tenants."-"]\norder = "shortest"')
+    assert read_policy('[tenants."-"]\nweight = 2').tenant("-").weight == 2

@@ -91,6 +91,14 @@ local function drop_unreadable()
   end
 end
 
+-- is_idle: return whether nothing counts to a sound account, and its rate is not used up any more.
+-- Such a line stays from the last end of a task. A full account keeps its line.
+local function is_idle(name)
+  local account = account_of(name)
+  local was_used = account.next and account.next <= tonumber(now_ms())
+  return was_used and account.count == 0 and not account.full
+end
+
 -- use_up_rate: let an account whose line was damaged have no unit of its rate left, because nobody
 -- knows how many it has.
 local function use_up_rate(name, account)
@@ -126,6 +134,18 @@ local function count_anew(name)
   redis.call('DEL', holders)
   write_all('ZADD', holders, entries)
   HAS_ROOM = true
+end
+
+-- repair_account: repair an account of which is_sound_account says `word`. Return the word of the
+-- reply of recount.
+local function repair_account(name, word)
+  if word == 'counted' then
+    count_anew(name)
+  elseif is_idle(name) then
+    touch_account(name)
+    return 'idle'
+  end
+  return word
 end
 
 -- enter_missing: let a task that is taken, placed or running count to its accounts.

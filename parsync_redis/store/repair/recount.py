@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ...errors import DamagedState
 from ...model.ids import readable
-from ...model.limits import MAX_BATCH
 from ..store import Store
+
+ACCOUNTS_PER_CALL: Final = 20
+"""Number of accounts that one call compares: each may have thousands of holders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,11 @@ class Recounter:
     def recount(self, shard: int, accounts: Sequence[bytes]) -> None:
         """Compare these accounts of a shard."""
         key = self.store.keys.queue("accounts", shard)
-        for start in range(0, len(accounts), MAX_BATCH):
-            batch = accounts[start : start + MAX_BATCH]
+        for start in range(0, len(accounts), ACCOUNTS_PER_CALL):
+            batch = accounts[start : start + ACCOUNTS_PER_CALL]
             words = self.store.run(self.store.commands.recount(batch, shard, self.dry))
             for account, word in zip(batch, words, strict=True):
-                if word != "sound":
+                if word == "counted":
                     flaw = "its line and the tasks that count to it contradict each other"
                     done = "" if self.dry else "counted anew"
                     self.tell(Finding(f"{key} {readable(account)[:200]}", flaw, done))

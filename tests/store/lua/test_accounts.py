@@ -334,3 +334,13 @@ def test_an_end_and_a_retry_with_a_damaged_queue_in_one_call_are_carried_out(lim
         limited.commands.finish([(places[0], "succeeded", ""), (places[1], "again", "")])
     )
     assert words == ["ok", "again"]
+
+
+def test_a_rate_that_is_not_used_up_any_more_leaves_no_line(limited: Limited):
+    limited.set(("stripe", "rate=1000/1000 burst=1"))
+    limited.submit("a")
+    limited.run(limited.commands.finish([(limited.start(limited.take()), "succeeded", "")]))
+    limited.run(limited.commands.take("s1"))
+    words = [limited.run(limited.commands.recount(["stripe"]))[0] for _ in range(100)]
+    assert {*words} <= {"sound", "idle"}
+    assert not limited.client.hexists(limited.drive.keys.queue("accounts"), "stripe")

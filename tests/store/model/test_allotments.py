@@ -249,10 +249,10 @@ class TwoLeaders(RuleBasedStateMachine):
             self.change_the_policy(3)
         for _ in range(ROUNDS if self.waiting else 0):
             self.leaders["a"].work()
-            held = sorted(self.held)
+            ids = sorted(self.held)
             for shard in range(SHARDS):
                 self.take(shard)
-            for id in held:
+            for id in ids:
                 self.end_task(id)
             self.time_passes(100)
             if not self.waiting:

@@ -31,7 +31,7 @@ class AccountCalls(Calls):
     ) -> Call[list[str]]:
         """Count the holders of accounts of a shard anew. dry: change nothing.
 
-        Returns a word per account: sound, or counted if something was wrong.
+        Returns a word per account: sound, counted if something was wrong, or idle.
         """
         once: Once = {"channel": self.keys.wakes(shard), "how": "look" if dry else "repair"}
         return self._queue(RECOUNT, words, once, ("account",), accounts, shard)
