@@ -108,6 +108,7 @@ def test_a_scheduler_shares_by_the_policy_that_counts_now(scheduled: Scheduled) 
     assert [task[0] for task in placed] == ["a"] * 2 + ["b"] * 8
 
 
+@pytest.mark.unaudited  # the leader deletes the key
 def test_a_damaged_policy_leaves_the_shares_as_they_were(scheduled: Scheduled) -> None:
     scheduled.apply("[tenants.b]\nweight = 4\n")
     scheduled.submit(20, tenant="a")
