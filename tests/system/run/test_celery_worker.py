@@ -82,11 +82,13 @@ def test_a_task_goes_to_the_better_node_and_holds_the_slots_and_amounts_that_it_
     )
     # so that the scheduler has seen the new node
     rig.tasks.where.apply_async(**on("good")).get(timeout=GET_S)
-    found = [
+    places = [
         rig.tasks.where.apply_async(parsync={"strategy": "quality"}).get(timeout=GET_S)
         for _ in range(2)
     ]
-    assert {place["node"] for place in found} == {"good"}, "both nodes are free, and one is better"
+    assert {place["node"] for place in places} == {"good"}, "both nodes are free, and one is better"
+    # a result is stored before its slot is free
+    rig.until_idle()
     large = rig.tasks.gated.apply_async(
         ("large",), **on("good", slots=2, resources={"mem": "6GiB", "gpu": 1})
     )
