@@ -12,8 +12,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from .errors import InvalidInput
-from .model.ids import shown
-from .model.options import close_to
+from .model.ids import close_to, shown
 from .model.order import EARLIEST_START_MS, LATEST_START_MS, PATIENCE_MS
 from .model.policy import AGE
 

@@ -49,6 +49,7 @@ class PlanOptions(TypedDict, total=False):
     near: str
     priority: int
     strategy: str
+    prefer: list[str | Mapping[str, Any]]  # Any: as in require, or a rank by value
     wait_for_capacity: bool
     max_starts: int | None
     avoid_last: bool
@@ -95,7 +96,7 @@ ACCEPTED: Final = frozenset(("submitted", "exists"))
 _NAMES_SHOWN: Final = 8
 
 _KIND_HEAD_BYTES: Final = 400
-"""Maximum number of bytes of a kind without needs and limits: priority, name, strategy, tenant."""
+"""The bytes of a kind without needs, limits and preferences: priority, name, strategy, tenant."""
 
 
 def parse_item(item: Item | Sequence[Any]) -> Item:
@@ -265,7 +266,7 @@ def split_by_size(tasks: Sequence[Submission]) -> Iterator[Sequence[Submission]]
 
 def _kind_bytes(options: TaskOptions) -> int:
     """Return the maximum number of bytes of the kind of a task with these options."""
-    return _KIND_HEAD_BYTES + len(options.needs.text) + len(options.limits)
+    return _KIND_HEAD_BYTES + sum(map(len, (options.needs.text, options.limits, options.prefer)))
 
 
 def explain_refusal(store: Store, task: Submission, word: str) -> ParsyncError | None:

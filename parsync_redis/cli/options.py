@@ -1,23 +1,15 @@
 """The flags of `submit` and `plan` for the options of a task, made from model/options.py."""
 
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Final, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from ..errors import InvalidInput
+from ..model.condition import REQUIRE_FORMS, read_condition
 from ..model.options import OPTIONS, Option
 from .common import parse_pairs
-
-REQUIRE_FORMS: Final = (
-    "NAME=A, NAME!=A, NAME in A,B, NAME not in A,B, NAME>=N (also > <= <), NAME exists, NAME not "
-    "exists"
-)
-
-_LABEL_COMPARISON: Final = re.compile(r"([^=!<>]+?)\s*(>=|<=|!=|=|>|<)\s*(\S+)")
-_LABEL_CONDITION: Final = re.compile(r"(\S+)\s+(in|not in|exists|not exists)(?:\s+(\S.*))?")
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -116,18 +108,8 @@ def parse_requirements(flag: str, words: Sequence[str] | None) -> dict[str, Any]
 
 
 def _read(flag: str, word: str) -> tuple[str, str, Any]:
-    """Return the label, the operator and the value of one requirement."""
-    if match := _LABEL_COMPARISON.fullmatch(word.strip()):
-        name, sign, value = match.groups()
-        return (name, "not", [value]) if sign == "!=" else (name, sign, value)
-    if match := _LABEL_CONDITION.fullmatch(word.strip()):
-        name, sign, value = match.groups()
-        if sign.endswith("exists") and value is None:
-            return name, "exists", sign == "exists"
-        if sign.endswith("in") and value is not None:
-            return (
-                name,
-                "in" if sign == "in" else "not",
-                [part.strip() for part in value.split(",")],
-            )
-    raise InvalidInput(f"{flag} {word!r} is not valid: it must be one of {REQUIRE_FORMS}")
+    """Return the label, the operator and the value of one requirement; raises InvalidInput."""
+    condition = read_condition(word)
+    if condition is None:
+        raise InvalidInput(f"{flag} {word!r} is not valid: it must be one of {REQUIRE_FORMS}")
+    return condition

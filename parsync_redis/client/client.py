@@ -232,6 +232,7 @@ class ParsyncClient(PolicyMethods):
                 planned.strategy,
                 planned.tenant,
                 planned.limits,
+                planned.prefer,
             )
         )
 

@@ -74,6 +74,7 @@ def explain_plan(
     strategy: str = "",
     tenant: str = "",
     limits: str = "",
+    prefer: str = "",
 ) -> Explanation:
     """Explain what would happen to a task that is submitted now. Raises ServerUnreachable."""
     times = dict.fromkeys(("submitted", "ready"))
@@ -87,6 +88,7 @@ def explain_plan(
         times=times,
         tenant=tenant,
         limits=limits,
+        prefer=prefer,
     )
     explainer = _Explainer(store)
     return explainer.explain(task, order_of(priority, 100 * (explainer.now_ms + PATIENCE_MS)))

@@ -14,8 +14,7 @@ from ..model.account_views import (
     tenant_views,
 )
 from ..model.devices import fold
-from ..model.ids import shown
-from ..model.options import close_to
+from ..model.ids import close_to, shown
 from ..model.views import NodeView
 from ..store.policy import usual_policy
 from ..store.reads.accounts import read_account_holders, read_accounts, read_oldest_holders

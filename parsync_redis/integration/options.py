@@ -21,8 +21,8 @@ from celery.utils.imports import symbol_by_name
 from ..client import ParsyncClient
 from ..errors import InvalidInput, ServerUnreachable
 from ..model.apps import KnownTasks
-from ..model.ids import is_name, shown
-from ..model.options import CLIENT_NAMES, VERY_CLOSE, TaskOptions, close_to, unknown_option
+from ..model.ids import VERY_CLOSE, close_to, is_name, shown
+from ..model.options import CLIENT_NAMES, TaskOptions, unknown_option
 from ..model.parameters import Arguments, fill, parameters_in, with_samples
 from ..settings import load_rules
 from .port import Options

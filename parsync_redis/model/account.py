@@ -24,7 +24,7 @@ NO_TENANT: Final = "-"
 """The tenant of tasks without a tenant."""
 ACCOUNT_WORDS: Final = ("next", "units", "shards", "rate", "burst")
 """Names of resources that do not count to tenants: words of an account's line or ceiling."""
-RESERVED_AMOUNTS: Final = ("for", "under")
+RESERVED_AMOUNTS: Final = ("for", "under", "prefer")
 """Names that no resource may have: words of a kind begin with them."""
 
 _TENANT_WORD: Final = r"[a-z0-9][a-z0-9_.-]{0,31}"

@@ -15,7 +15,7 @@ import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from ..errors import InvalidInput
 from .ids import check_name, number_text, shown
@@ -36,10 +36,42 @@ CONDITION_PATTERN: Final = (
 )
 """The text of a condition, as a regular expression."""
 
+REQUIRE_FORMS: Final = (
+    "NAME=A, NAME!=A, NAME in A,B, NAME not in A,B, NAME>=N (also > <= <), NAME exists, NAME not "
+    "exists"
+)
+"""The forms of a condition that people write, see `read_condition`."""
+_LABEL_COMPARISON: Final = re.compile(r"([^=!<>]+?)\s*(>=|<=|!=|=|>|<)\s*(\S+)")
+_LABEL_CONDITION: Final = re.compile(r"(\S+)\s+(in|not in|exists|not exists)(?:\s+(\S.*))?")
+
+_CONDITION: Final = re.compile(CONDITION_PATTERN, re.ASCII)
 _COMPARISON: Final = re.compile(r"([<>]=?)(.+)", re.ASCII)
 _DECIMAL: Final = re.compile(r"-?\d+(?:\.\d+)?", re.ASCII)
 MAX_DIGITS: Final = 15
 """The maximum number of characters of a number, with sign and point."""
+
+
+def is_condition(text: str) -> bool:
+    """Return whether a text is a condition, as Redis stores it."""
+    return _CONDITION.fullmatch(text) is not None
+
+
+def read_condition(text: str) -> tuple[str, str, Any] | None:
+    """Return the label, the operator and the value of a condition as people write it.
+
+    text: one of REQUIRE_FORMS; None for any other text. The value of `in` and `not` is a list.
+    """
+    if match := _LABEL_COMPARISON.fullmatch(text.strip()):
+        name, sign, value = match.groups()
+        return (name, "not", [value]) if sign == "!=" else (name, sign, value)
+    if match := _LABEL_CONDITION.fullmatch(text.strip()):
+        name, sign, value = match.groups()
+        if sign.endswith("exists") and value is None:
+            return name, "exists", sign == "exists"
+        if sign.endswith("in") and value is not None:
+            values = [part.strip() for part in value.split(",")]
+            return name, "in" if sign == "in" else "not", values
+    return None
 
 
 def is_number(text: str) -> bool:
@@ -102,48 +134,50 @@ def wanted_of(condition: str) -> frozenset[str] | None:
     return accepted if sign == "in" else None
 
 
-def conditions_of(name: str, required: object) -> list[str]:
-    """Return the sorted conditions of a label that a task requires; raises InvalidInput.
+def conditions_of(name: str, required: object, option: str = "require") -> list[str]:
+    """Return the sorted conditions of a label that a task requires or prefers; raises InvalidInput.
 
     required: a value, a list of values of which the node must have one, or a mapping {OPERATOR:
     value}.
+    option: the option that has the requirement, for errors.
     """
+    subject = f"{option} {name}"
     if isinstance(required, str):
         return [check_name("label value", required)]
     if isinstance(required, Mapping):
-        return _combined(name, required)
+        return _combined(subject, required)
     if isinstance(required, Sequence | set | frozenset) and not isinstance(required, bytes):
-        return ["|".join(_values(name, required))]
+        return ["|".join(_values(subject, required))]
     raise InvalidInput(
-        f"require {name}={shown(required)} is not valid: it must be a text, a list of texts, "
+        f"{subject}={shown(required)} is not valid: it must be a text, a list of texts, "
         f"or a mapping with the operators {' '.join(OPERATORS)}"
     )
 
 
-def _combined(name: str, required: Mapping[object, object]) -> list[str]:
+def _combined(subject: str, required: Mapping[object, object]) -> list[str]:
     """Return the conditions of a mapping; a node must fulfil each of them.
 
     Raises InvalidInput, also if no node could ever fulfil all of them.
     """
     if not required:
-        raise InvalidInput(f"require {name} has no operator: known are {' '.join(OPERATORS)}")
+        raise InvalidInput(f"{subject} has no operator: known are {' '.join(OPERATORS)}")
     if unknown := [sign for sign in required if sign not in OPERATORS]:
         raise InvalidInput(
-            f"require {name}: unknown operator {shown(unknown[0])}: known are {' '.join(OPERATORS)}"
+            f"{subject}: unknown operator {shown(unknown[0])}: known are {' '.join(OPERATORS)}"
         )
     allowed: set[str] | None = None
     for sign in ("=", "in"):
         if sign in required:
-            values = set(_values(name, required[sign]))
+            values = set(_values(subject, required[sign]))
             allowed = values if allowed is None else allowed & values
-    barred = set(_values(name, required["not"])) if "not" in required else set[str]()
+    barred = set(_values(subject, required["not"])) if "not" in required else set[str]()
     exists = required.get("exists")
     if not isinstance(exists, bool | None):
         raise InvalidInput(
-            f"require {name}: exists={shown(exists)} is not valid: it must be True or False"
+            f"{subject}: exists={shown(exists)} is not valid: it must be True or False"
         )
     conditions = [
-        f"{sign}{_bound(name, sign, required[sign])}" for sign in COMPARISONS if sign in required
+        f"{sign}{_bound(subject, sign, required[sign])}" for sign in COMPARISONS if sign in required
     ]
     nothing = allowed is not None and not allowed - barred
     if (
@@ -152,8 +186,7 @@ def _combined(name: str, required: Mapping[object, object]) -> list[str]:
         or (exists is False and (conditions or allowed is not None))
     ):
         raise InvalidInput(
-            f"require {name}={shown(dict(required))} is a contradiction: no label can meet all of "
-            "it"
+            f"{subject}={shown(dict(required))} is a contradiction: no label can meet all of it"
         )
     if allowed is not None:
         # No value may be barred, whatever else the node has: the label may have several.
@@ -165,20 +198,20 @@ def _combined(name: str, required: Mapping[object, object]) -> list[str]:
     return sorted(conditions)
 
 
-def _values(name: str, listed: object) -> list[str]:
+def _values(subject: str, listed: object) -> list[str]:
     """Return the values of a list or of a single value, sorted, each once; raises InvalidInput."""
     if isinstance(listed, str):
         return [check_name("label value", listed)]
     if isinstance(listed, Iterable) and not isinstance(listed, Mapping | bytes):
         if values := sorted({check_name("label value", value) for value in listed}):
             return values
-        raise InvalidInput(f"require {name} has an empty list: it must have at least one value")
+        raise InvalidInput(f"{subject} has an empty list: it must have at least one value")
     raise InvalidInput(
-        f"require {name}: {shown(listed)} is not valid: it must be a text or a list of texts"
+        f"{subject}: {shown(listed)} is not valid: it must be a text or a list of texts"
     )
 
 
-def _bound(name: str, sign: str, number: object) -> str:
+def _bound(subject: str, sign: str, number: object) -> str:
     """Return the text of a comparison's number; raises InvalidInput."""
     text = (
         number_text(number)
@@ -187,7 +220,7 @@ def _bound(name: str, sign: str, number: object) -> str:
     )
     if not is_number(text):
         rule = f"it must be a number of at most {MAX_DIGITS} characters"
-        raise InvalidInput(f"require {name}: {sign} {shown(number)} is not valid: {rule}")
+        raise InvalidInput(f"{subject}: {sign} {shown(number)} is not valid: {rule}")
     return text
 
 

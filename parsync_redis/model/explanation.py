@@ -103,6 +103,22 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Ranked:
+    """A soft rule of a choice.
+
+    rule: its name, 'pack' or 'zone:a'.
+    bucket: of the chosen node, 0 the best.
+    best: the best bucket of the nodes that were as good by the rules before.
+    nodes: number of nodes with a seat that were as good by this rule and the rules before.
+    """
+
+    rule: str
+    bucket: int
+    best: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """The choice of a node for a task, as its scheduler saw the cluster.
 
@@ -110,12 +126,12 @@ class Choice:
 
     strategy: latency or quality, at that moment.
     age_s: the age of the partition copy when the claim was judged.
-    steps: the rules in order; a last step `not kept back` is there if nodes with a scarce resource
-        had a seat as well.
+    steps: the hard rules in order; the last step is the nodes with a seat.
     score: the node's score.
-    best: the highest score among the remaining nodes.
-    rank: 1 if no remaining node is better.
+    best: the highest score among the nodes that were as good by all soft rules.
+    rank: 1 if none of these nodes has a higher score.
     lost_to: the tasks that had the slots of earlier claims, '' for a slot that was closed.
+    ranked: the soft rules in order.
     """
 
     scheduler: str
@@ -127,12 +143,19 @@ class Choice:
     best: float
     rank: int
     lost_to: tuple[str, ...] = ()
+    ranked: tuple[Ranked, ...] = ()
 
     @property
     def text(self) -> str:
         """Return the choice as Redis has it: JSON."""
         steps = [[step.rule, step.nodes] for step in self.steps]
-        fields = {**asdict(self), "steps": steps, "age_s": round(self.age_s, 4)}
+        ranked = [[r.rule, r.bucket, r.best, r.nodes] for r in self.ranked]
+        fields = {
+            **asdict(self),
+            "steps": steps,
+            "ranked": ranked,
+            "age_s": round(self.age_s, 4),
+        }
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
@@ -142,6 +165,10 @@ class Choice:
             fields = json.loads(text)
             steps = tuple(Step(str(rule), int(nodes)) for rule, nodes in fields.pop("steps"))
             lost_to = tuple(map(str, fields.pop("lost_to")))
+            ranked = tuple(
+                Ranked(str(rule), int(bucket), int(best), int(nodes))
+                for rule, bucket, best, nodes in fields.pop("ranked")
+            )
             scheduler, node, strategy = (
                 str(fields[name]) for name in ("scheduler", "node", "strategy")
             )
@@ -158,6 +185,7 @@ class Choice:
                 sizes[2],
                 int(fields["rank"]),
                 lost_to,
+                ranked,
             )
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             return None

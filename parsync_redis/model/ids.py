@@ -8,6 +8,7 @@ import os
 import re
 from binascii import crc_hqx
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -45,6 +46,23 @@ _NAME_RULES: Final = {
     "label value": (re.compile(r"[A-Za-z0-9_./-]{1,63}"), "1 to 63 letters, digits or _./-"),
     "taint": (re.compile(r"[A-Za-z0-9_./-]{1,63}"), "1 to 63 letters, digits or _./-"),
 }
+
+
+CLOSE: Final = 0.7
+"""The difflib ratio from which a word may be a misspelling of a word that is right."""
+VERY_CLOSE: Final = 0.85
+"""The same ratio where any other word is right as well: `async` is no misspelling."""
+
+
+def close_to(word: object, valid_words: Iterable[str], ratio: float = CLOSE) -> str:
+    """Return the valid word most like `word`; '' if none is close or `word` is valid."""
+    words = list(valid_words)
+    close = (
+        get_close_matches(word, words, 1, ratio)
+        if isinstance(word, str) and word not in words
+        else []
+    )
+    return close[0] if close else ""
 
 
 def readable(value: bytes) -> str:

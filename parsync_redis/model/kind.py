@@ -1,12 +1,12 @@
 """The kinds of tasks: what waits is kept by kind, because tasks of a kind are equal for placement.
 
-    proj.render slots=2 gpu=1 gpu_model:a100 latency for=research/anna under=customer:7,stripe*2
+    proj.render slots=2 gpu=1 gpu_model:a100 prefer=zone:a,pack latency for=anna under=stripe*2
 
-A kind is a text: the task's name, the needs with the labels of the routing, the strategy if the
-task sets one, and the accounts to which the task counts (model/account.py): its tenant and its
-limits. Priority is in the order of the tasks; all else does not matter to placement. The hash
-`kinds` has a line for each kind of which tasks wait: how many, the order of the first, an upper
-bound of the order of the last, and why they wait.
+A kind is a text: the task's name, the needs with the labels of the routing, the preferences
+(model/preferences.py) and the strategy if the task sets them, and the accounts to which the task
+counts (model/account.py): its tenant and its limits. Priority is in the order of the tasks; all
+else does not matter to placement. The hash `kinds` has a line for each kind of which tasks wait:
+how many, the order of the first, an upper bound of the order of the last, and why they wait.
 """
 
 import re
@@ -19,6 +19,7 @@ from .ids import shown
 from .needs import are_needs
 from .options import Strategy
 from .order import priority_of
+from .preferences import are_preferences
 from .text import KIND_LINE, TASK_NAME
 
 _STRATEGIES: Final = frozenset(Strategy)
@@ -27,12 +28,17 @@ _ACCOUNTS: Final = re.compile(r"(.*?)(?: for=(\S+))?(?: under=(\S+))?", re.ASCII
 """A kind: its name, needs and strategy, its tenant, and its limits."""
 
 
+_PREFER: Final = re.compile(r"(.*) prefer=(\S+)", re.ASCII | re.DOTALL)
+"""Needs with preferences behind them."""
+
+
 class Kind(NamedTuple):
     """The name, needs and strategy of tasks that are equal for placement, and their accounts.
 
     strategy: '' is the scheduler's own.
     tenant: '' for a task without one.
     limits: 'customer:7,stripe*2', sorted by name.
+    prefer: the soft rules, 'zone:a,pack' (model/preferences.py).
     """
 
     name: str
@@ -40,11 +46,14 @@ class Kind(NamedTuple):
     strategy: str = ""
     tenant: str = ""
     limits: str = ""
+    prefer: str = ""
 
     @property
     def text(self) -> str:
         """Return the stored text of the kind; lua/lib/task/line.lua reads the same text."""
         text = f"{self.name} {self.needs}"
+        if self.prefer:
+            text += f" prefer={self.prefer}"
         if self.strategy:
             text += f" {self.strategy}"
         if self.tenant:
@@ -68,6 +77,7 @@ class Kind(NamedTuple):
             or not kind.needs.startswith("slots=")
             or not are_needs(kind.needs)
             or not are_accounts(kind.tenant, kind.limits)
+            or (kind.prefer and not are_preferences(kind.prefer))
         ):
             raise ValueError(f"not a kind of task: {shown(text)}")
         return kind
@@ -118,10 +128,12 @@ class KindLine:
         )
 
 
-def kind_text(name: str, needs: str, strategy: str, tenant: str = "", limits: str = "") -> str:
+def kind_text(
+    name: str, needs: str, strategy: str, tenant: str = "", limits: str = "", prefer: str = ""
+) -> str:
     """Return the text of a kind; damaged fields stay as they are, as in the scripts."""
     known_strategy = strategy if strategy in _STRATEGIES else ""
-    return Kind(name, needs, known_strategy, tenant, limits).text
+    return Kind(name, needs, known_strategy, tenant, limits, prefer).text
 
 
 def split_kind(text: str) -> Kind:
@@ -137,9 +149,12 @@ def split_kind(text: str) -> Kind:
             limits = match[3] or ""
     name, _, needs = head.partition(" ")
     needs_alone, _, strategy = needs.rpartition(" ")
-    if strategy in _STRATEGIES:
-        return Kind(name, needs_alone, strategy, tenant, limits)
-    return Kind(name, needs, "", tenant, limits)
+    if strategy not in _STRATEGIES:
+        needs_alone = needs
+        strategy = ""
+    preferring = _PREFER.fullmatch(needs_alone) if " prefer=" in needs_alone else None
+    bare_needs, prefer = preferring.groups() if preferring else (needs_alone, "")
+    return Kind(name, bare_needs, strategy, tenant, limits, prefer)
 
 
 def read_why(line: str) -> str:

@@ -10,22 +10,17 @@ each option, docs/keys.md for each stored option. tests/unit/test_options.py fin
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final
 
 from ..errors import InvalidInput
 from .account import TENANT_RULE, are_accounts, limits_text
 from .apart import APART_RULE, held_by, is_word
-from .ids import MAX_ID, shown
+from .ids import MAX_ID, close_to, shown
 from .limits import MAX_SLOTS
 from .needs import Resources, queue_label
+from .preferences import preferences_text
 from .taints import tolerance
-
-CLOSE: Final = 0.7
-"""The difflib ratio from which a word may be a misspelling of a word that is right."""
-VERY_CLOSE: Final = 0.85
-"""The same ratio where any other word is right as well: `async` is no misspelling."""
 
 MAX_SECONDS: Final = 3e11
 """The longest countdown or expiry in seconds, about 9,500 years: Celery's datetimes end there."""
@@ -68,17 +63,6 @@ class Option:
         if not self.valid(value):
             raise InvalidInput(f"{self.name}={shown(value)} is not valid: it must be {self.rule}")
         return value
-
-
-def close_to(word: object, valid_words: Iterable[str], ratio: float = CLOSE) -> str:
-    """Return the valid word most like `word`; '' if none is close or `word` is valid."""
-    words = list(valid_words)
-    close = (
-        get_close_matches(word, words, 1, ratio)
-        if isinstance(word, str) and word not in words
-        else []
-    )
-    return close[0] if close else ""
 
 
 def unknown_option(
@@ -133,6 +117,12 @@ def _are_limits(value: object) -> bool:
 
 def _is_list_of_texts(value: object) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
+
+
+def _is_list_of_preferences(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(
+        isinstance(rule, str | Mapping) for rule in value
+    )
 
 
 OPTIONS: Final = (
@@ -218,6 +208,17 @@ OPTIONS: Final = (
         str,
         "latency, quality or adaptive; else the schedulers' own.",
         "quality",
+        stored=True,
+    ),
+    Option(
+        "prefer",
+        [],
+        _is_list_of_preferences,
+        'a list of rules in order, ["zone=a", "pack"], of rules or mappings {"zone": {"a": 0}}',
+        "--prefer",
+        list,
+        "A soft rule, the first outweighs later ones: zone=a, pack, spread:zone (repeat).",
+        ["zone=a", "pack"],
         stored=True,
     ),
     Option(
@@ -309,6 +310,7 @@ class TaskOptions:
     expires: seconds, None for never; only in a Celery task's own options, because all other callers
         say `expires` as Celery does.
     max_starts: None for the cluster's value.
+    prefer: the soft rules, as a kind has them, 'zone:a,pack'.
     tenant: '' for none.
     limits: as a kind has them, 'customer:7,stripe*2'.
     """
@@ -317,6 +319,7 @@ class TaskOptions:
     near: str = ""
     priority: int = 0
     strategy: str = ""
+    prefer: str = ""
     wait_for_capacity: bool = False
     expires: float | None = None
     max_starts: int | None = None
@@ -344,6 +347,7 @@ class TaskOptions:
             for option in OPTIONS
         }
         checked["limits"] = limits_text(checked["limits"])
+        checked["prefer"] = preferences_text(checked["prefer"])
         reserved = [queue_label(queue)] if queue else []
         reserved += tolerance(checked.pop("tolerate"))
         needs = Resources.needed(

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from ..errors import InvalidInput
 from .amount import amount_number, exact_text
-from .ids import shown
-from .options import close_to
+from .ids import close_to, shown
 from .policy import FAIR, LimitEntry, Policy, StartRate, TenantEntry
 from .policy_reader import LIMIT_KEYS, PERIODS_MS, TENANT_KEYS, policy_of, usual_burst
 

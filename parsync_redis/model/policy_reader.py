@@ -29,9 +29,8 @@ from .account import (
     check_tenant,
 )
 from .amount import THOUSANDTHS, exact_text, parse_amount
-from .ids import is_name, shown
+from .ids import close_to, is_name, shown
 from .limits import MAX_WORDS
-from .options import close_to
 from .policy import AGE, FAIR, STRICT, LimitEntry, Policy, PolicyAmounts, StartRate, TenantEntry
 
 MAX_AT_ONCE: Final = 1_000_000

@@ -86,11 +86,14 @@ class TaskStatus:
     avoid_last: bool = True
     tenant: str = ""
     limits: str = ""
+    prefer: str = ""
 
     @property
     def kind(self) -> str:
         """Return the stored text of the task's kind."""
-        return kind_text(self.name, self.needs, self.strategy, self.tenant, self.limits)
+        return kind_text(
+            self.name, self.needs, self.strategy, self.tenant, self.limits, self.prefer
+        )
 
     @classmethod
     def of(cls, record: Record) -> "TaskStatus":
@@ -145,6 +148,7 @@ class TaskStatus:
             "any" not in line.options,
             kind.tenant,
             kind.limits,
+            kind.prefer,
         )
 
 

@@ -122,7 +122,14 @@ class Submission(NamedTuple):
     def kind(self) -> Kind:
         """Return the kind of the task."""
         options = self.options
-        return Kind(self.name, options.needs.text, options.strategy, options.tenant, options.limits)
+        return Kind(
+            self.name,
+            options.needs.text,
+            options.strategy,
+            options.tenant,
+            options.limits,
+            options.prefer,
+        )
 
 
 class Taken(NamedTuple):

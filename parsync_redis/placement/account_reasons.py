@@ -8,9 +8,9 @@ from ..model.account import TENANT_MARK
 from ..model.account_line import AccountLine, Ceiling
 from ..model.amount import THOUSANDTHS, shown_amount
 from ..model.human import age_text
+from ..model.ids import close_to
 from ..model.kind import Kind
 from ..model.needs import are_needs, parse_needs
-from ..model.options import close_to
 
 _PERIODS: Final = {1000: "a second", 60_000: "a minute", 3_600_000: "an hour", 86_400_000: "a day"}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.devices import kind_of
-from parsync_redis.model.explanation import Choice, Step
+from parsync_redis.model.explanation import Choice, Ranked, Step
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Snapshot
@@ -72,12 +72,13 @@ def test_a_choice_can_be_derived_again_from_the_view(
     (claim,) = plan.commit[0]
     mine = next(one for one in able if one.name == claim.node)
     others = kept_back(nodes, needs)
-    if any(one.name in others for one in able) and mine.name not in others:
-        able = [one for one in able if one.name not in others]
-        expected.append(Step("not kept back", len(able)))
-    else:
-        assert mine.name not in others or all(one.name in others for one in able)
     assert choice.steps == tuple(expected)
+    is_kept_back = mine.name in others
+    assert not is_kept_back or all(one.name in others for one in able)
+    able = [one for one in able if (one.name in others) == is_kept_back]
+    assert choice.ranked == (
+        Ranked("not kept back", int(is_kept_back), int(is_kept_back), len(able)),
+    )
     assert (choice.node, choice.score) == (mine.name, mine.score)
     assert choice.best == max(one.score for one in able)
     assert choice.rank == 1 + sum(one.score > mine.score for one in able)
@@ -105,7 +106,8 @@ def test_a_choice_says_that_nodes_with_scarce_resources_are_kept_back() -> None:
     judge(core, waiting(core, 1).turn(), ClaimOutcome.HELD)
     (choice,) = at_gap(core).choices.values()
     assert choice.node != "gpu"
-    assert choice.steps[-2:] == (Step("free", 3), Step("not kept back", 2))
+    assert choice.steps[-1] == Step("free", 3)
+    assert choice.ranked == (Ranked("not kept back", 0, 0, 2),)
     assert (choice.best, choice.rank) == (1.0, 1)
 
 

@@ -8,9 +8,10 @@ from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.node import Node
 from parsync_redis.model.replies import Judged, Snapshot
+from parsync_redis.placement.preferences.marks import not_asked
+from parsync_redis.placement.preferences.preference import find_scarce
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.partition import PartitionCopy
-from parsync_redis.scheduler.core.scarce import find_scarce, keep_back, not_asked
 from tests.kit.core_rig import Queue, bitmap, claims_of, make, node, tasks_of
 
 HALF = parse_needs("slots=1 gpu=0.5")
@@ -112,11 +113,9 @@ def test_devices_are_scarce_by_their_kind() -> None:
         gpus("n1"),
         *(Node(f"c{at}", "up", 1, False, 4 + at, 1, 1.0, node("c", 1).offer) for at in range(2)),
     )
-    scarce = find_scarce([copy])
+    scarce = find_scarce([copy.offers.columns])
     assert scarce == {"gpu"}
-    for needs in (HALF, MEMORY):
-        first, last = keep_back([copy.seats(needs)], not_asked(needs, scarce))
-        assert ([some.kept_back for some in first], last) == ([False], [])
+    assert not_asked(HALF, scarce) == not_asked(MEMORY, scarce) == frozenset()
 
 
 def test_words_that_keep_apart_do_not_make_a_filter_each() -> None:

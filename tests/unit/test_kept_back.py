@@ -65,9 +65,9 @@ def test_nodes_with_scarce_resources_come_last_for_tasks_that_do_not_ask_for_the
 def test_a_resource_of_half_of_the_nodes_is_not_scarce() -> None:
     core = make(3)
     cluster(core, a=Resources.of(10), b=Resources.of(10, {"gpu": 1}))
-    assert not core.view.scarce
+    assert not core.view.cluster.scarce
     cluster(core, a=Resources.of(10), b=Resources.of(10, {"gpu": 1}), c=Resources.of(10))
-    assert core.view.scarce == {"gpu"}
+    assert core.view.cluster.scarce == {"gpu"}
 
 
 def test_a_stale_partition_is_read_before_a_scarce_node_is_used() -> None:

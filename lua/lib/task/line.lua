@@ -134,12 +134,12 @@ local function split_accounts(kind)
   return bare or head, tenant, limits
 end
 
--- split_kind: return the name, the needs and the strategy ('' without one) of a kind.
+-- split_kind: return the name, the needs, the strategy ('' without one) and the preferences (nil
+-- without any) of a kind.
 local function split_kind(kind)
   local name, words = string.match(split_accounts(kind), '^(%S+) (.*)$')
   local needs, strategy = string.match(words or '', '^(.*) (%l+)$')
-  if needs then
-    return name, needs, strategy
-  end
-  return name, words, ''
+  needs = needs or words
+  local bare, prefer = string.match(needs or '', '^(.*) prefer=(%S+)$')
+  return name, bare or needs, strategy or '', prefer
 end

@@ -38,13 +38,20 @@ local function are_accounts(kind)
     and (not limits or are_words(limits, '[^,]+', ',,', 8, is_sound_limit))
 end
 
+-- are_preferences: return whether the preferences of a kind are well formed; see
+-- parsync_redis/model/preferences.py. Schedulers pass over rules that they do not know.
+local function are_preferences(prefer)
+  return string.find(prefer, '^[%w_.:=|!<>*/%%,-]+$')
+    and not string.find(',' .. prefer .. ',', ',,', 1, true)
+end
+
 -- flaw: return which part of a line is damaged, or nil; the line is nil if its text is no line. A
 -- task with a flaw cannot run: it ends as failed.
 local function flaw(line)
   if not line then
     return 'line'
   end
-  local name, needs, strategy = split_kind(line.kind)
+  local name, needs, strategy, prefer = split_kind(line.kind)
   if not string.find(needs or '', '^slots=%d') or not are_needs(needs) then
     return 'needs'
   end
@@ -53,6 +60,9 @@ local function flaw(line)
   end
   if strategy ~= '' and not STRATEGY[strategy] then
     return 'strategy'
+  end
+  if prefer and not are_preferences(prefer) then
+    return 'preferences'
   end
   if has_accounts(line.kind) and not are_accounts(line.kind) then
     return 'accounts'

@@ -16,12 +16,15 @@ local function split_any_kind(kind)
   if #kind > 12000 then -- bytes: the limit of a kind
     return nil, redis.error_reply('PSARGS a kind has 12,000 bytes at most')
   end
-  local name, needs = split_kind(kind)
+  local name, needs, _, prefer = split_kind(kind)
   if not name or #name > 255 or not string.find(name, '^[!-~]+$') then
     return nil, redis.error_reply('PSARGS the name of a task is printable and has no spaces')
   end
   if not string.find(needs, '^slots=%d') or not are_needs(needs) then
     return nil, redis.error_reply('PSARGS needs are words NAME=N and NAME:CONDITION, slots=N first')
+  end
+  if prefer and not are_preferences(prefer) then
+    return nil, redis.error_reply('PSARGS preferences are prefer=RULE,RULE behind the needs')
   end
   if has_accounts(kind) and not are_accounts(kind) then
     return nil, redis.error_reply('PSARGS a kind ends in for=TENANT under=LIMIT,LIMIT*UNITS')

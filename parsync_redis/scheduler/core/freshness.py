@@ -46,6 +46,12 @@ def freshest_first(partitions: Sequence[PartitionCopy]) -> Sequence[Sequence[Par
     return [by_turn[turn] for turn in sorted(by_turn, reverse=True)]
 
 
+def places_in_turn(partitions: Sequence[PartitionCopy]) -> Mapping[int, int]:
+    """Return by number of a partition its place in the turn: 0 for those that were read last."""
+    groups = enumerate(freshest_first(partitions))
+    return {partition.number: place for place, group in groups for partition in group}
+
+
 ORDERS: Final[Mapping[Strategy, PartitionOrder]] = {
     Strategy.QUALITY: all_at_once,
     Strategy.LATENCY: freshest_first,

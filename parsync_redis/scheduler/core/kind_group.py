@@ -1,6 +1,6 @@
 """The kinds that wait, in groups that the same seats fit.
 
-The kinds of a group have equal needs, and the same nodes know their names.
+The kinds of a group have equal needs and preferences, and the same nodes know their names.
 """
 
 from dataclasses import dataclass, field
@@ -19,14 +19,15 @@ Orders of different shards are no more exact than the clocks of their servers. S
 more tasks from fewer shards.
 """
 
-GroupKey = tuple[str, Knowers, frozenset[str]]
-"""The text of the needs, the knowers, and the barred nodes of a group."""
+GroupKey = tuple[str, str, Knowers, frozenset[str]]
+"""The texts of needs and preferences, the knowers, and the barred nodes of a group."""
 
 
 @dataclass(slots=True, eq=False)
 class KindGroup:
-    """Kinds with equal needs whose names the same nodes know.
+    """Kinds with equal needs and preferences whose names the same nodes know.
 
+    prefer: the soft rules of the kinds, as text.
     knowers: who knows the names.
     barred: nodes where its tasks may not go now.
     waiting: the kinds, by shard and text.
@@ -35,14 +36,15 @@ class KindGroup:
 
     needs: Resources
     knowers: Knowers
+    prefer: str = ""
     barred: frozenset[str] = frozenset()
     waiting: dict[tuple[int, str], "WaitingKind"] = field(default_factory=dict)
     blocked: bool = False
 
     @property
     def key(self) -> GroupKey:
-        """The needs, knowers and barred nodes that all kinds of the group share."""
-        return self.needs.text, self.knowers, self.barred
+        """The needs, preferences, knowers and barred nodes that all kinds of the group share."""
+        return self.needs.text, self.prefer, self.knowers, self.barred
 
     @property
     def may_wait(self) -> bool:

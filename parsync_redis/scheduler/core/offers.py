@@ -37,6 +37,7 @@ def keep(cache: dict[K, V], key: K, value: V) -> None:
 class Offers:
     """The offers and scores of some nodes, by the node's index.
 
+    columns: the offers as arrays.
     choosy: some node turns away tasks that ask for one slot only.
     """
 
@@ -49,14 +50,13 @@ class Offers:
             [node.state == "up" and not node.draining for node in nodes], dtype=bool
         )
         self._looks_ahead = np.array([node.has_waiting_seats for node in nodes], dtype=bool)
-        self._columns = Columns([node.offer for node in nodes])
+        self.columns = Columns([node.offer for node in nodes])
         self._known: dict[Knowers, Mask] = {}
-        self._having: dict[frozenset[str], Mask] = {}
         self._fitting: dict[tuple[str, Knowers], Mask] = {}
         self._fitting_open: dict[tuple[str, Knowers], Mask] = {}
         self._censuses: dict[tuple[str, Knowers], Sequence[int]] = {}
-        self._amounts_reader = AmountsReader(self._columns, self._index)
-        self.choosy = not fitting(self._columns, ONE_SLOT).all()
+        self._amounts_reader = AmountsReader(self.columns, self._index)
+        self.choosy = not fitting(self.columns, ONE_SLOT).all()
 
     def index_of(self, name: str) -> int:
         """Return the index of the node of this name; -1 if it is not here."""
@@ -69,7 +69,7 @@ class Offers:
         """
         mask = self._known.get(knowers)
         if mask is None:
-            column = self._columns.labels.get(TASKS_LABEL)
+            column = self.columns.labels.get(TASKS_LABEL)
             if knowers is None or column is None:
                 mask = np.full(len(self.nodes), True)
             else:
@@ -81,7 +81,7 @@ class Offers:
         """Return which nodes fit when they are empty. Cached."""
         mask = self._fitting.get((needs.text, knowers))
         if mask is None:
-            mask = self._near(self._knowing(knowers) & fitting(self._columns, needs), needs)
+            mask = self._near(self._knowing(knowers) & fitting(self.columns, needs), needs)
             keep(self._fitting, (needs.text, knowers), mask)
         return mask
 
@@ -98,10 +98,10 @@ class Offers:
         """
         counts = self._censuses.get((needs.text, knowers))
         if counts is None:
-            masks = [self._columns.everyone(), self._knowing(knowers)]
+            masks = [self.columns.everyone(), self._knowing(knowers)]
             masks.append(self._near(masks[-1], needs))
             for rule in PLACEMENT_RULES:
-                masks.append(masks[-1] & rule.mask(self._columns, needs))
+                masks.append(masks[-1] & rule.mask(self.columns, needs))
             counts = [int(mask.sum()) for mask in (*masks, masks[-1] & self._open)]
             keep(self._censuses, (needs.text, knowers), counts)
         return counts
@@ -119,7 +119,7 @@ class Offers:
         indexes = [self._index[name] for name in names if name in self._index]
         if not indexes:
             return None
-        mask = self._columns.everyone()
+        mask = self.columns.everyone()
         mask[indexes] = False
         return mask
 
@@ -127,29 +127,11 @@ class Offers:
         """Return True if a node with waiting seats fits when it is empty."""
         return bool((self.fitting(needs, knowers) & self._looks_ahead).any())
 
-    @property
-    def declaring(self) -> Mapping[str, Mask]:
-        """The nodes that declare each resource, or have devices of each kind, by its name."""
-        return self._columns.declaring
-
-    def having(self, names: frozenset[str]) -> Mask:
-        """Return which nodes declare one of these resources, or have such devices. Cached.
-
-        names: names of resources, or of kinds of devices.
-        """
-        mask = self._having.get(names)
-        if mask is None:
-            mask = ~self._columns.everyone()
-            for name in names & self.declaring.keys():
-                mask = mask | self.declaring[name]
-            self._having[names] = mask
-        return mask
-
     @cached_property
     def totals(self) -> Mapping[str, int]:
         """What the open nodes have, in thousandths, `slots` too; devices by their kinds."""
         slots = sum(self.nodes[index].offer.slots for index in np.flatnonzero(self._open).tolist())
-        return {"slots": slots * THOUSANDTHS, **self._sums(self._columns.amounts)}
+        return {"slots": slots * THOUSANDTHS, **self._sums(self.columns.amounts)}
 
     def used(self, free: Ints, amounts_left: AmountsLeft) -> Mapping[str, int]:
         """Return what is not free on the open nodes, as `totals`. free: free slots of each node."""

@@ -5,7 +5,7 @@ computes where a task of given needs could go. `reserve` takes seats out of the 
 are still to be taken from the queue. Each reserved seat becomes a claim, or goes back.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Final
@@ -15,59 +15,10 @@ import numpy as np
 from ...model.needs import Resources
 from ...model.node import Node
 from ...placement.columns import Mask
+from ...placement.preferences.preference import ClusterNow, NodesNow
 from ...placement.strategy import SHARPNESS, Floats, Ints, pace
-from .offers import Knowers, Offers, keep
-
-SeatKey = tuple[str, Knowers, bool]
-"""Key of a cache: the text of the needs, who knows the task's name, and the sort of seat.
-
-The sort is True for waiting seats, False for slots.
-"""
-
-MAX_CACHED_BITS: Final = 1000
-"""Maximum number of positions that are cached for one key.
-
-A larger cache saves little time and takes much memory.
-"""
-
-
-class BitLayout:
-    """The positions of the nodes' bits in the bitmap of a partition.
-
-    node_of: the index of the node of each bit; -1 for a bit of no node.
-    is_slot: True for a slot, False for a waiting seat.
-    first_of: by index of a node, its first bit.
-    """
-
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        size = max((node.first + node.span for node in nodes), default=0)
-        self._nodes = len(nodes)
-        self._kept = dict[SeatKey, Ints]()
-        self.first_of = np.array([node.first for node in nodes], dtype=np.int64)
-        self.node_of = np.full(size, -1, dtype=np.int64)
-        self.is_slot = np.zeros(size, dtype=bool)
-        for index, node in enumerate(nodes):
-            self.node_of[node.first : node.first + node.span] = index
-            self.is_slot[node.first : node.first + node.offer.slots] = True
-
-    def bits_of(self, key: SeatKey, nodes: Mask) -> Ints:
-        """Return the positions of all slots, or waiting seats, of these nodes.
-
-        key: names the answer; short answers are cached.
-        """
-        bits = self._kept.get(key)
-        if bits is None:
-            bits = (nodes[self.node_of] & (self.is_slot != key[2]) & (self.node_of >= 0)).nonzero()[
-                0
-            ]
-            if len(bits) <= MAX_CACHED_BITS:
-                keep(self._kept, key, bits)
-        return bits
-
-    def count(self, bits: Mask) -> Ints:
-        """Return how many of these bits each node has."""
-        return np.bincount(self.node_of[bits.nonzero()[0]], minlength=self._nodes)
-
+from .bit_layout import BitLayout
+from .offers import Knowers, Offers
 
 READS_PER_WHOLE_READ: Final = 64
 """Number of reads of a partition of which one reads all of the partition."""
@@ -81,7 +32,7 @@ class Seats:
     leads: seat i is `size` slots from `bits[leads[i]]` on.
     nodes: the index of each seat's node.
     paces: how good each seat is, see placement/strategy.py.
-    kept_back: the seats come last, see scheduler/core/scarce.py.
+    ranks: of each seat by the soft rules, see candidates.py; None if all are 0.
     """
 
     partition: "PartitionCopy"
@@ -90,7 +41,7 @@ class Seats:
     nodes: Ints
     paces: Floats
     size: int
-    kept_back: bool = False
+    ranks: Ints | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -98,7 +49,7 @@ class Reservation:
     """Seats that the copy keeps for tasks of equal needs, the best first.
 
     Seat i is `slots[i]` of node `owners[i]`. device_amounts: the result of `AmountsLeft.take` for
-    them.
+    them. ranks: by node, the rank of its seats by the soft rules; 0 for a node that is missing.
     """
 
     partition: "PartitionCopy"
@@ -106,6 +57,7 @@ class Reservation:
     owners: list[int]
     slots: list[tuple[int, ...]]
     device_amounts: list[dict[str, int]] = field(default_factory=list)
+    ranks: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.owners)
@@ -118,6 +70,10 @@ class Reservation:
         return firsts[:, None] + np.array(self.slots, dtype=np.int64).reshape(
             len(self), self.needs.slots
         )
+
+    def rank_of(self, node: Node) -> int:
+        """Return the rank of a node by the soft rules, when its seat was reserved."""
+        return self.ranks.get(self.partition.offers.index_of(node.name), 0)
 
     def claim(self, count: int) -> Iterator[tuple[Node, tuple[int, ...]]]:
         """Return node and slots of the first `count` seats, and take them out of the reservation.
@@ -143,6 +99,7 @@ class Reservation:
         """Return the first `count` seats as a reservation of their own."""
         first = Reservation(self.partition, self.needs, self.owners[:count], self.slots[:count])
         first.device_amounts = self.device_amounts[:count]
+        first.ranks = self.ranks
         del self.owners[:count], self.slots[:count], self.device_amounts[:count]
         self.partition.reserved[first] = None
         return first
@@ -341,6 +298,10 @@ class PartitionCopy:
         owners = seats.nodes[chosen]
         slots = (bits - self._layout.first_of[owners][:, None]).tolist()
         reservation = Reservation(self, needs, owners.tolist(), [tuple(row) for row in slots])
+        if seats.ranks is not None:
+            reservation.ranks = dict(
+                zip(reservation.owners, seats.ranks[chosen].tolist(), strict=True)
+            )
         self.change(reservation, 1, bits)
         self.reserved[reservation] = None
         return reservation
@@ -374,6 +335,28 @@ class PartitionCopy:
             self._used = self.offers.used(free, self.amounts_left)
         return self._used
 
+    def free_slots(self) -> Ints:
+        """Return the number of free slots of each node. Cached."""
+        if self._free_of is None:
+            self._free_of = self._layout.count(self.free & self._layout.is_slot)
+        return self._free_of
+
+    def nodes_now(self, cluster: ClusterNow, place_in_turn: int) -> NodesNow:
+        """Return what preferences read of the nodes.
+
+        cluster: of all nodes. place_in_turn: how many partitions were read after this one.
+        """
+        offers = self.offers
+        return NodesNow(
+            offers.columns,
+            offers.index_of,
+            self.free_slots(),
+            self.amounts_left.amounts,
+            offers.scores,
+            cluster,
+            place_in_turn,
+        )
+
     def most_free(self, labels: Resources, knowers: Knowers) -> Mapping[str, int]:
         """Return the most that any open node has free: by resource, and as `slots` and `seats`.
 
@@ -385,11 +368,10 @@ class PartitionCopy:
         """
         most, change_number = self._most.get((labels.text, knowers)) or (None, 0)
         if most is None or self._has_changed(labels, knowers, change_number):
-            if self._free_of is None:
-                self._free_of = self._layout.count(self.free & self._layout.is_slot)
+            free = self.free_slots()
             fitting = self.offers.open(labels, knowers)
-            nodes = fitting & (self._free_of > 0)
-            most = {"slots": int(self._free_of.max(where=nodes, initial=0))}
+            nodes = fitting & (free > 0)
+            most = {"slots": int(free.max(where=nodes, initial=0))}
             has_waiting_seat = False
             if self.ahead_count:
                 waiting_seats = self._layout.count(self.free & ~self._layout.is_slot)

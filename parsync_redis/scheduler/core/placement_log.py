@@ -7,19 +7,21 @@ from typing import Final
 import numpy as np
 
 from ...model.claim import ClaimOutcome
-from ...model.explanation import Choice, Step
+from ...model.explanation import Choice, Ranked, Step
 from ...model.node import Node
 from ...model.options import Strategy
 from ...model.replies import Judged
 from ...model.task import Taken
-from ...placement.columns import Mask
+from ...placement.preferences import rules_of
+from ...placement.preferences.preference import Preference
 from ...placement.rules import PLACEMENT_RULES
-from ...placement.strategy import Floats
+from ...placement.strategy import Floats, Ints
+from .candidates import compare, rank_nodes
+from .freshness import places_in_turn
 from .kind_group import KindGroup
 from .partition import PartitionCopy
 from .plan import Plan
 from .reservations import seats_for
-from .scarce import not_asked
 from .view import View
 
 CHOICES_PER_GAP: Final = 5
@@ -66,29 +68,29 @@ class Choices:
         copy: PartitionCopy,
         nodes: Sequence[Node],
         strategy: Strategy,
+        ranks: Sequence[int],
     ) -> None:
-        """Note the choice of nodes[i] for tasks[i], as far as this gap allows."""
-        noted = list(zip(tasks, nodes, strict=True))[: self._left]
+        """Note the choice of nodes[i] for tasks[i], as far as this gap allows.
+
+        ranks: of the nodes by the soft rules, when their seats were reserved.
+        """
+        noted = list(zip(tasks, nodes, ranks, strict=True))[: self._left]
         self._left -= len(noted)
-        steps, scores_of_all, last = self._census(group, copy, nodes)
-        scarce = copy.offers.having(not_asked(group.needs, self._view.scarce))
-        first = scores_of_all[~last]
-        for task, node in noted:
-            scores = scores_of_all
-            last_step = tuple[Step, ...]()
-            if last.any() and not scarce[copy.offers.index_of(node.name)]:
-                scores = first
-                last_step = (Step("not kept back", len(first)),)
+        latency = strategy is Strategy.LATENCY
+        for task, node, rank in noted:
+            rules = rules_of(group.prefer, latency, task.last or "")
+            steps, scores, ranked = self._census(group, copy, node, rank, rules)
             self._drafts[task.id] = Choice(
                 self._scheduler,
                 node.name,
                 strategy.value,
                 copy.read_s,
-                (*steps, *last_step),
+                steps,
                 node.score,
                 float(scores.max()),
                 int((scores > node.score).sum()) + 1,
                 self._lost.get(task.id, ()),
+                ranked,
             )
 
     def on_judged(self, judged: Judged, now_s: float) -> None:
@@ -118,30 +120,42 @@ class Choices:
             self._due = False
 
     def _census(
-        self, group: KindGroup, copy: PartitionCopy, chosen: Sequence[Node]
-    ) -> tuple[tuple[Step, ...], Floats, Mask]:
-        """Return the counts of nodes after each test, and the scores of the nodes with a seat.
+        self,
+        group: KindGroup,
+        copy: PartitionCopy,
+        chosen: Node,
+        rank: int,
+        rules: Sequence[Preference],
+    ) -> tuple[tuple[Step, ...], Floats, tuple[Ranked, ...]]:
+        """Return the counts of nodes after each hard rule, and the soft rules.
 
-        The counts are over all partitions. The third value says which nodes with a seat are kept
-        back. chosen: nodes of `copy` that had a seat until it was claimed.
+        The counts are over all partitions. The second value is the scores of the nodes that are as
+        good as the chosen node by all soft rules.
+
+        chosen: a node of `copy` that had a seat until it was claimed.
+        rank: of the chosen node at that time.
         """
-        counts = np.zeros(
-            len(PLACEMENT_RULES) + 5, dtype=np.int64
-        )  # the last count is of the nodes with a seat
+        counts = np.zeros(len(PLACEMENT_RULES) + 4, dtype=np.int64)
         scores = list[Floats]()
-        last = list[Mask]()
-        scarce = not_asked(group.needs, self._view.scarce)
+        ranks = list[Ints]()
+        places = places_in_turn(self._view.partitions)
         for partition in self._view.partitions:
             offers = partition.offers
-            counts[:-1] += offers.census(group.needs, group.knowers)
+            counts += offers.census(group.needs, group.knowers)
             having = np.zeros(len(partition.nodes), dtype=bool)
             having[seats_for(group, partition).nodes] = True
+            now = partition.nodes_now(self._view.cluster, places[partition.number])
+            of_nodes = rank_nodes(rules, now, group.needs)
             if partition is copy:
-                having[[offers.index_of(node.name) for node in chosen]] = True
+                having[offers.index_of(chosen.name)] = True
+                of_nodes[offers.index_of(chosen.name)] = rank
             scores.append(offers.scores[having])
-            last.append(offers.having(scarce)[having])
-        scores_of_all = np.concatenate(scores)
-        counts[-1] = len(scores_of_all)
+            ranks.append(of_nodes[having])
         names = ["nodes", "name", "near", *(rule.name for rule in PLACEMENT_RULES), "state", "free"]
-        steps = tuple(Step(name, count) for name, count in zip(names, counts.tolist(), strict=True))
-        return steps, scores_of_all, np.concatenate(last)
+        all_scores = np.concatenate(scores)
+        steps = tuple(
+            Step(name, count)
+            for name, count in zip(names, [*counts.tolist(), len(all_scores)], strict=True)
+        )
+        equal, ranked = compare(rules, np.concatenate(ranks), rank)
+        return steps, all_scores[equal], ranked

@@ -24,14 +24,15 @@ from ...model.kind import Kind
 from ...model.options import Strategy
 from ...model.task import Taken
 from ...placement.strategy import StrategySelector
+from .candidates import NO_SEATS, Candidates
 from .freshness import Freshness, PartitionOrder
 from .kind_group import GroupKey, KindGroup, WaitingKind
 from .large_kinds import LeastAsked
-from .partition import Reservation, Seats
+from .partition import Reservation
 from .placement_log import Choices
 from .plan import Plan
 from .queue import QueueCopy
-from .seats import SeatFinder, count_seats, sample_seats, split_off
+from .seats import SeatFinder, sample_seats, split_off
 from .turns import turns_of
 from .view import View
 
@@ -196,7 +197,9 @@ class Placer:
             kind = tasks[0].kind
             group = self._queue.group_of(kind)
             strategy = self._selector.resolve(kind.strategy)
-            self.choices.on_claim(tasks, group, copy, [node for node, _ in seats], strategy)
+            nodes = [node for node, _ in seats]
+            ranks = [reservation.rank_of(node) for node in nodes]
+            self.choices.on_claim(tasks, group, copy, nodes, strategy, ranks)
 
     def on_unjudged(self, claims: Iterable[Claim]) -> None:
         """Let tasks go back whose claims got no answer.
@@ -303,7 +306,7 @@ class Placer:
             if seats is None:
                 seat_order.leave_out(group)
                 continue
-            count = min(limit, count_seats(seats))
+            count = min(limit, seats.count())
             if not count:
                 self._queue.block(group)
                 seat_order.leave_out(group)
@@ -325,9 +328,7 @@ class Placer:
             self.plan.look_at(waiting.shard).take.append((waiting.kind.text, count))
         self._freshness.passes += 1
 
-    def _seats_of_kind(
-        self, waiting: WaitingKind, limit: int, unseated: int
-    ) -> Sequence[Sequence[Seats]] | None:
+    def _seats_of_kind(self, waiting: WaitingKind, limit: int, unseated: int) -> Candidates | None:
         """Return seats for up to `limit` tasks of a kind, waiting seats if no slot is free.
 
         None: partitions with seats for the `unseated` tasks are read first.
@@ -335,16 +336,16 @@ class Placer:
         group = waiting.group
         strategy = self._selector.resolve(waiting.kind.strategy)
         seats = self._finder.find(group, strategy, limit)
-        if count_seats(seats, kept_back=False):
+        if seats.count(kept_back=False):
             return seats
-        total = count_seats(seats)
+        total = seats.count()
         if self._finder.fetch(group, strategy, unseated, kept_back=not total):
             return None
         return seats if total else self._waiting_seats(group, strategy, limit, waiting.first)
 
     def _waiting_seats(
         self, group: KindGroup, strategy: Strategy, limit: float, first: float
-    ) -> Sequence[Sequence[Seats]]:
+    ) -> Candidates:
         """Return the waiting seats for a group without a free slot, unless an older task needs one.
 
         Short tasks that take turns at a slot would keep it from a task that needs amounts or
@@ -353,22 +354,20 @@ class Placer:
         """
         partitions = self._view.partitions
         if not group.may_wait or not any(p.ahead_count for p in partitions):
-            return []
+            return NO_SEATS
         for strict in self._queue.blocked.strict:
             is_older = min(waiting.first for waiting in strict.waiting.values()) < first
             if is_older and any(
                 p.offers.looks_ahead(strict.needs, strict.knowers) for p in partitions
             ):
-                return []
+                return NO_SEATS
         return self._finder.find(group, strategy, limit, ahead=True)
 
-    def _reserve(
-        self, group: KindGroup, seat_lists: Sequence[Sequence[Seats]], count: int
-    ) -> list[Reservation]:
-        """Reserve up to `count` seats, sampled by score; all of a list go before the next list."""
+    def _reserve(self, group: KindGroup, candidates: Candidates, count: int) -> list[Reservation]:
+        """Reserve the best `count` seats; among seats that are equally good, the score decides."""
         reservations: list[Reservation] = []
-        for seats in seat_lists:
-            if seats and count:
+        for seats in candidates.best(count):
+            if count:
                 reservations += sample_seats(seats, count, group.needs, self._rng)
                 count -= min(count, sum(len(of_partition.leads) for of_partition in seats))
         return reservations

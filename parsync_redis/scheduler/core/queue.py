@@ -224,8 +224,8 @@ class QueueCopy:
         knowers = self._view.knowers(kind.name)
         barred = self.barred.of(kind)
         needs = self._view.settled(kind.needs)
-        return self._groups.get((needs, knowers, barred)) or KindGroup(
-            parse_needs(needs), knowers, barred
+        return self._groups.get((needs, kind.prefer, knowers, barred)) or KindGroup(
+            parse_needs(needs), knowers, kind.prefer, barred
         )
 
     def _group(self, kind: Kind) -> KindGroup:

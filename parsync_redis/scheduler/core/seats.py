@@ -1,33 +1,22 @@
-"""The seats that a group of kinds may be given now, and the partitions to read for more of them.
-
-To avoid a task's last node is a wish, not a rule: a task goes back there if no other node has a
-seat.
-"""
+"""The seats that a group of kinds may be given now, and the partitions to read for more seats."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
-from math import inf
+from dataclasses import replace
 
 import numpy as np
 
 from ...model.needs import Resources
 from ...model.options import Strategy
+from ...placement.preferences import rules_of
+from ...placement.preferences.marks import not_asked
+from ...placement.preferences.preference import Preference
 from ...placement.strategy import sample
-from .freshness import Freshness, PartitionOrder
+from .candidates import Candidates, count_below, kept_back_from, rank_nodes
+from .freshness import Freshness, PartitionOrder, freshest_first, places_in_turn
 from .kind_group import KindGroup
 from .partition import PartitionCopy, Reservation, Seats
 from .reservations import seats_for
-from .scarce import keep_back, not_asked
 from .view import View
-
-
-def count_seats(seat_lists: Iterable[Iterable[Seats]], kept_back: bool = True) -> int:
-    """Return the number of seats, with those that are kept back, or without."""
-    return sum(
-        len(seats.leads)
-        for seats in chain.from_iterable(seat_lists)
-        if kept_back or not seats.kept_back
-    )
 
 
 def sample_seats(
@@ -85,30 +74,60 @@ class SeatFinder:
         self._rng = rng
 
     def find(
-        self, group: KindGroup, strategy: Strategy, limit: float, ahead: bool = False
-    ) -> Sequence[Sequence[Seats]]:
-        """Return the seats of a group that are fresh enough, in the strategy's partition order.
+        self,
+        group: KindGroup,
+        strategy: Strategy,
+        limit: float,
+        ahead: bool = False,
+        last: str = "",
+    ) -> Candidates:
+        """Return the seats of a group that are fresh enough, ranked by the soft rules.
 
-        Seats that are kept back for other tasks come last. The search ends with the partitions that
-        complete `limit` seats that are not kept back. ahead: waiting seats, not slots.
+        Seats of the same rank come in the partition order of the strategy, or the freshest
+        partition first if the group has preferences. The search ends with the partitions that
+        complete `limit` seats of rank 0: no seats are better.
+
+        ahead: waiting seats, not slots.
+        last: the node that the tasks avoid.
         """
         is_stale = self._freshness.is_stale
-        unasked = not_asked(group.needs, self._view.scarce)
-        with_seats = (
-            p for p in self._view.partitions if (p.ahead_count if ahead else p.free_count)
-        )
-        fresh = [p for p in with_seats if not is_stale(p, strategy)]
-        first = list[Sequence[Seats]]()
-        last = list[Sequence[Seats]]()
-        for partitions in self._orders[strategy](fresh):
-            seats = [seats_for(group, partition, ahead) for partition in partitions]
-            open_seats, kept_back = keep_back(seats, unasked)
-            first.append(open_seats)
-            last.append(kept_back)
-            limit -= sum(len(of_partition.leads) for of_partition in open_seats)
+        fresh = [
+            p
+            for p in self._view.partitions
+            if (p.ahead_count if ahead else p.free_count) and not is_stale(p, strategy)
+        ]
+        rules = rules_of(group.prefer, strategy is Strategy.LATENCY, last)
+        order = freshest_first if group.prefer else self._orders[strategy]
+        groups = list[list[Seats]]()
+        for partitions in order(fresh):
+            groups.append(self._rank(group, rules, partitions, ahead))
+            limit -= sum(count_below(seats, 1) for seats in groups[-1])
             if limit <= 0:
                 break
-        return [*first, *last]
+        return Candidates(groups, kept_back_from(rules))
+
+    def _rank(
+        self,
+        group: KindGroup,
+        rules: Sequence[Preference],
+        partitions: Iterable[PartitionCopy],
+        ahead: bool = False,
+    ) -> list[Seats]:
+        """Return the seats of each of these partitions that has some, with their ranks."""
+        cluster = self._view.cluster
+        is_plain = len(rules) == 1 and not not_asked(group.needs, cluster.scarce)
+        places = {} if is_plain else places_in_turn(self._view.partitions)
+        ranked = list[Seats]()
+        for partition in partitions:
+            seats = seats_for(group, partition, ahead)
+            if not len(seats.leads):
+                continue
+            if not is_plain:
+                nodes = partition.nodes_now(cluster, places[partition.number])
+                ranks = rank_nodes(rules, nodes, group.needs)[seats.nodes]
+                seats = replace(seats, ranks=ranks)
+            ranked.append(seats)
+        return ranked
 
     def find_elsewhere(
         self, node: str, group: KindGroup, strategy: Strategy, reserved: Sequence[Reservation]
@@ -120,11 +139,11 @@ class SeatFinder:
         for reservation in reserved:
             if _move_up(reservation, node):
                 return reservation
-        for seats in chain.from_iterable(self.find(group, strategy, inf)):
-            elsewhere = np.flatnonzero(seats.nodes != seats.partition.offers.index_of(node))
-            if len(elsewhere):
-                chosen = elsewhere[sample(self._rng, seats.paces[elsewhere], 1)]
-                return seats.partition.reserve(seats, chosen, group.needs)
+        for seats in self.find(group, strategy, 1, last=node).best(1):
+            reservation = sample_seats(seats, 1, group.needs, self._rng)[0]
+            if _move_up(reservation, node):
+                return reservation
+            reservation.give_back()
         return None
 
     def fetch(self, group: KindGroup, strategy: Strategy, limit: int, kept_back: bool) -> bool:
@@ -134,7 +153,7 @@ class SeatFinder:
         back count too.
         """
         is_stale = self._freshness.is_stale
-        unasked = not_asked(group.needs, self._view.scarce)
+        rules = rules_of("")
         stale = [p for p in self._view.partitions if p.free_count and is_stale(p, strategy)]
         free = np.array([partition.free_count for partition in stale], dtype=float)
         total = 0
@@ -142,7 +161,8 @@ class SeatFinder:
         for i in sample(self._rng, 1 / free, len(stale)).tolist():
             if total >= limit:
                 break
-            count = count_seats(keep_back([seats_for(group, stale[i])], unasked), kept_back)
+            candidates = Candidates([self._rank(group, rules, [stale[i]])], kept_back_from(rules))
+            count = candidates.count(kept_back)
             if count:
                 chosen.append(stale[i])
                 total += count

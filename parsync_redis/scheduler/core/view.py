@@ -12,6 +12,7 @@ from ...model.near import near_of, settled
 from ...model.needs import Resources
 from ...model.views import AGES_TOLD, VIEW_AGES
 from ...placement.facts import NodeFacts
+from ...placement.preferences.preference import ClusterNow, fifths, find_scarce
 from ...placement.reasons import (
     MAX_NAMED,
     NAMES_UNREAD,
@@ -23,7 +24,6 @@ from ...placement.reasons import (
 from ...placement.strategy import SHARPNESS
 from .offers import Knowers
 from .partition import PartitionCopy
-from .scarce import find_scarce
 
 
 class View:
@@ -32,7 +32,7 @@ class View:
     A node's quality is its score among all nodes, in standard deviations from the mean.
 
     known: by digest, the task names it stands for.
-    scarce: the resources that a minority of the nodes declares.
+    cluster: what preferences read of all nodes together.
     """
 
     def __init__(self, partitions: int, sharpness: float = SHARPNESS) -> None:
@@ -42,7 +42,7 @@ class View:
         self._knowers: dict[str, Knowers] = {}
         self._offers: dict[tuple[str, str], tuple[str, Resources]] = {}
         self._digests: frozenset[str] = frozenset()
-        self.scarce: frozenset[str] = frozenset()
+        self.cluster = ClusterNow()
         self._alive: set[str] = set()
 
     def set_names(self, digest: str, names: Collection[str]) -> None:
@@ -87,11 +87,32 @@ class View:
         """Return what is not free on all open nodes, by this copy."""
         return _sum(partition.used() for partition in self.partitions)
 
+    def used_by(self, label: str) -> Mapping[str, float]:
+        """Return by value of a label the part of its nodes' slots that is in use, 0.0 to 1.0.
+
+        '' stands for nodes without the label. A node with several values counts to the first.
+        """
+        slots: dict[str, int] = {}
+        free: dict[str, int] = {}
+        for partition in self.partitions:
+            column = partition.offers.columns.labels.get(label)
+            values = [v[0] if v else "" for v in column.values] if column else [""]
+            codes = column.codes if column else np.zeros(len(partition.nodes), dtype=np.int64)
+            for totals, of_nodes in (
+                (slots, partition.offers.columns.slots),
+                (free, partition.free_slots()),
+            ):
+                for value, total in zip(
+                    values, np.bincount(codes, of_nodes, len(values)), strict=True
+                ):
+                    totals[value] = totals.get(value, 0) + int(total)
+        return {value: 1 - free[value] / total for value, total in slots.items() if total}
+
     def rescale(self) -> None:
         """Compute the facts that depend on all nodes.
 
-        The facts are the quality of each node, who knows which names, and which resources are
-        scarce.
+        The facts are the quality of each node, who knows which names, and what preferences read of
+        all nodes.
         """
         self._digests = frozenset(
             digest for p in self.partitions for digest in p.offers.digests if digest
@@ -101,9 +122,11 @@ class View:
         self._alive = {
             node.name for p in self.partitions for node in p.nodes if node.state != "down"
         }
-        self.scarce = find_scarce(self.partitions)
         weights = np.array([n.offer.slots for p in self.partitions for n in p.nodes], dtype=float)
         scores = np.array([n.score for p in self.partitions for n in p.nodes], dtype=float)
+        self.cluster = ClusterNow(
+            fifths(scores), find_scarce(p.offers.columns for p in self.partitions), self.used_by
+        )
         mean = 0.0
         spread = 1.0
         if len(scores):

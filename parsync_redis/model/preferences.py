@@ -1,0 +1,148 @@
+"""The option `prefer`: soft rules, in order, by which a task's nodes are ranked.
+
+    prefer=zone:a,pack=gpu,score
+
+The first rule outweighs all later rules together. A rule puts each node into a bucket, 0 the best;
+nodes of one bucket are equal, and the next rule decides among them (placement/preferences/). A
+rule is one of the words of RULE_WORDS, which may have an argument behind `=`, or a label with a
+condition (model/condition.py), or a label with ranked values, `zone:a=0|b=2`: a node with another
+value has the last bucket. The text behind `prefer=` is a word of the kind, and what Redis stores.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from ..errors import InvalidInput
+from .condition import OPERATORS, conditions_of, is_condition, read_condition
+from .ids import check_name, close_to, shown
+
+MAX_PREFERENCES: Final = 6
+"""The maximum number of rules of one task."""
+MAX_RANK: Final = 9
+"""The worst rank that a value of a label may be given; nodes without a ranked value come behind."""
+
+RULE_WORDS: Final[Mapping[str, str]] = {
+    "pack": "resource name",
+    "spread": "label name",
+    "cheap": "",
+    "fresh": "",
+    "score": "",
+}
+"""Each rule, and what its argument is: a noun of `check_name`; '' for a rule without one."""
+
+_RANKED_VALUES: Final = re.compile(r"[\w./-]{1,63}=\d(?:\|[\w./-]{1,63}=\d)*", re.ASCII)
+_TEXT: Final = re.compile(r"[\w.:=|!<>*/%-]+(?:,[\w.:=|!<>*/%-]+)*", re.ASCII)
+"""The text of preferences; lua/lib/task/line_check.lua has the same pattern."""
+
+
+class SoftRule(NamedTuple):
+    """One rule of a task, as the text of its kind has it.
+
+    rule: a word of RULE_WORDS; 'label' for a condition, 'ranks' for ranked values.
+    argument: of a word, '' for none; else the name of the label.
+    condition: of the label, or the ranks of its values, 'a=0|b=2'.
+    """
+
+    rule: str
+    argument: str = ""
+    condition: str = ""
+
+
+def are_preferences(text: str) -> bool:
+    """Return whether a text may stand behind `prefer=` in a kind."""
+    return _TEXT.fullmatch(text) is not None
+
+
+def preferences_text(preferences: Sequence[object]) -> str:
+    """Return the text of the option `prefer`; raises InvalidInput.
+
+    preferences: words of rules, 'pack' or 'pack:gpu'; conditions, 'zone=a' or 'vram_gb>=24'; or
+        mappings of one label, {"zone": ["a", "b"]} or {"zone": {"a": 0, "b": 2}}.
+    """
+    words = [word for preference in preferences for word in _words_of(preference)]
+    if len(words) > MAX_PREFERENCES:
+        raise InvalidInput(
+            f"{len(words)} preferences are too many: a task has {MAX_PREFERENCES} at most"
+        )
+    for word in words:
+        if words.count(word) > 1:
+            raise InvalidInput(f"preference {shown(word)} is given twice: each may come once")
+    return ",".join(words)
+
+
+@lru_cache(maxsize=4096)
+def preferences_of(text: str) -> tuple[SoftRule, ...]:
+    """Return the rules in the text of a kind; without those that this version does not know."""
+    return tuple(filter(None, map(_read, text.split(",")))) if text else ()
+
+
+def _read(word: str) -> SoftRule | None:
+    """Return a rule by its text; None if this version does not know the rule."""
+    name, colon, condition = word.partition(":")
+    if colon:
+        if is_condition(condition):
+            return SoftRule("label", name, condition)
+        return SoftRule("ranks", name, condition) if _RANKED_VALUES.fullmatch(condition) else None
+    rule, _, argument = word.partition("=")
+    return SoftRule(rule, argument) if rule in RULE_WORDS else None
+
+
+def _words_of(preference: object) -> list[str]:
+    """Return the words of a preference in the text of a kind; raises InvalidInput."""
+    if isinstance(preference, Mapping):
+        return [word for name, required in preference.items() for word in _of_label(name, required)]
+    if not isinstance(preference, str) or not preference.strip():
+        raise InvalidInput(
+            f"preference {shown(preference)} is not valid: it must be a rule "
+            f"({', '.join(RULE_WORDS)}), a condition on a label, 'zone=a', or a mapping "
+            '{"zone": {"a": 0, "b": 2}}'
+        )
+    text = preference.strip()
+    rule, colon, argument = text.partition(":")
+    if rule in RULE_WORDS:
+        return [_of_rule(rule, argument) if colon else rule]
+    if (condition := read_condition(text)) is not None:
+        name, sign, value = condition
+        return _of_label(name, value if sign == "=" else {sign: value})
+    hint = f"; did you mean {close}?" if (close := close_to(rule, RULE_WORDS)) else ""
+    raise InvalidInput(
+        f"unknown preference {shown(text)}: known are {', '.join(RULE_WORDS)}, and conditions on "
+        f"labels such as 'zone=a'{hint}"
+    )
+
+
+def _of_rule(rule: str, argument: str) -> str:
+    """Return the word of a rule with an argument; raises InvalidInput."""
+    noun = RULE_WORDS[rule]
+    if not noun:
+        raise InvalidInput(f"preference {rule}:{argument} is not valid: {rule} has no argument")
+    return f"{rule}={check_name(noun, argument)}"
+
+
+def _of_label(name: object, required: Any) -> list[str]:
+    """Return the words of a preferred label; raises InvalidInput."""
+    check_name("label name", name)
+    if not isinstance(required, Mapping) or not _are_ranks(required):
+        return [f"{name}:{condition}" for condition in conditions_of(str(name), required, "prefer")]
+    for value, rank in required.items():
+        if not 0 <= rank <= MAX_RANK:
+            raise InvalidInput(
+                f"prefer {name}: rank {shown(rank)} of {shown(value)} is not valid: it must be a "
+                f"whole number from 0, the best, to {MAX_RANK}"
+            )
+    ranks = [f"{check_name('label value', value)}={rank}" for value, rank in required.items()]
+    return [f"{name}:{'|'.join(sorted(ranks))}"]
+
+
+def _are_ranks(required: Mapping[Any, Any]) -> bool:
+    """Return whether a mapping has ranks by value; else its keys are operators of a condition."""
+    ranks = required.values()
+    are_whole = all(isinstance(rank, int) and not isinstance(rank, bool) for rank in ranks)
+    return bool(required) and are_whole and not required.keys() & set(OPERATORS)
+
+
+def ranks_of(condition: str) -> dict[str, int]:
+    """Return the ranks of values by their text, {'a': 0, 'b': 2} for 'a=0|b=2'."""
+    return {value: int(rank) for value, _, rank in (w.partition("=") for w in condition.split("|"))}

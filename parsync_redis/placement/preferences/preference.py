@@ -1,0 +1,122 @@
+"""The preference: one soft rule, which puts the nodes into buckets.
+
+Preferences are the soft rules of Protean (Hadary et al., OSDI 2020), beside its validators
+(placement/rules/). The buckets are coarse on purpose: a rule that tells any two nodes apart leaves
+nothing to later rules, and all schedulers would choose the same node.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from ...model.amount import THOUSANDTHS
+from ...model.needs import Resources
+from ..columns import Columns
+from ..strategy import Floats, Ints
+
+MAX_BUCKET: Final = 63
+"""The largest number of a bucket; a larger number counts as this one."""
+
+QUARTERS: Final = 4
+"""Rules about room have a bucket for each quarter of a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNow:
+    """What preferences read of all nodes together.
+
+    score_bounds: the scores that part the nodes into fifths, ascending.
+    scarce: the resources and kinds of devices that fewer than half of the nodes declare.
+    used_by: returns for a label by value the part of the nodes' slots that is in use, 0.0 to 1.0.
+    """
+
+    score_bounds: Floats = field(default_factory=lambda: np.zeros(0))
+    scarce: frozenset[str] = frozenset()
+    used_by: Callable[[str], Mapping[str, float]] = lambda _: {}
+
+
+@dataclass(frozen=True, slots=True)
+class NodesNow:
+    """What preferences read of the nodes of one partition, by the index of the node.
+
+    index_of: the index of a node by its name; -1 for a node of another partition.
+    free: number of free slots.
+    left: by resource, what is free, in thousandths.
+    scores: of the nodes.
+    place_in_turn: how many partitions were read after this partition.
+    """
+
+    columns: Columns
+    index_of: Callable[[str], int]
+    free: Ints
+    left: Mapping[str, Ints]
+    scores: Floats
+    cluster: ClusterNow
+    place_in_turn: int = 0
+
+    def everyone(self) -> Ints:
+        """Return bucket 0 for each node, a new array for each call."""
+        return np.zeros(self.columns.size, dtype=np.int64)
+
+    def parts(self, name: str, needed: int) -> Floats:
+        """Return which part of an amount each node would have left after a task, below 0 for none.
+
+        name: `slots`, or a resource; devices count by their kind. needed: by the task, in
+        thousandths. A node that does not have the amount has all of it left.
+        """
+        if name == "slots":
+            total = self.columns.slots * THOUSANDTHS
+            free = self.free * THOUSANDTHS
+        else:
+            total = self._sum(self.columns.amounts, name)
+            free = self._sum(self.left, name)
+        return np.where(total > 0, (free - needed) / np.maximum(total, 1), 1.0)
+
+    def _sum(self, amounts: Mapping[str, Ints], name: str) -> Ints:
+        """Return the amount of a resource on each node, of devices the sum over the devices."""
+        total = self.everyone()
+        for index in self.columns.indexes.get(name, ()):
+            total = total + amounts.get(f"{name}@{index}", 0)
+        return total + amounts.get(name, 0)
+
+
+def fifths(scores: Floats) -> Floats:
+    """Return the scores that part these scores into fifths, ascending; none without scores."""
+    if not len(scores):
+        return scores
+    return np.unique(np.quantile(scores, [0.2, 0.4, 0.6, 0.8], method="higher"))
+
+
+def find_scarce(all_columns: Iterable[Columns]) -> frozenset[str]:
+    """Return the resources, and the kinds of devices, that fewer than half of the nodes declare."""
+    nodes = 0
+    declaring = dict[str, int]()
+    for columns in all_columns:
+        nodes += columns.size
+        for name, nodes_with_it in columns.declaring.items():
+            declaring[name] = declaring.get(name, 0) + int(np.count_nonzero(nodes_with_it))
+    return frozenset(name for name, count in declaring.items() if 0 < 2 * count < nodes)
+
+
+class Preference(ABC):
+    """A soft rule of a task.
+
+    name: the word of the rule in the option `prefer`, with its argument.
+    changes: the buckets change when tasks come and go; if not, they are kept until a node changes.
+    """
+
+    name: str
+    changes: bool = False
+
+    @abstractmethod
+    def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:
+        """Return the bucket of each node, 0 the best, as it is before the task comes."""
+
+    @abstractmethod
+    def sentence(self, bucket: int) -> str:
+        """Return what nodes of a bucket have in common, for people: 'zone is a'."""

@@ -1,0 +1,151 @@
+"""The option `prefer`: its text, and the buckets into which each rule puts nodes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parsync_redis.errors import InvalidInput
+from parsync_redis.model.kind import Kind
+from parsync_redis.model.needs import Resources
+from parsync_redis.model.options import TaskOptions
+from parsync_redis.model.preferences import are_preferences, preferences_of, preferences_text
+from parsync_redis.placement.columns import Columns
+from parsync_redis.placement.preferences import rules_of
+from parsync_redis.placement.preferences.preference import (
+    MAX_BUCKET,
+    ClusterNow,
+    NodesNow,
+    fifths,
+)
+
+TEXTS: list[tuple[list[Any], str]] = [
+    (["pack"], "pack"),
+    (["pack:gpu", "spread:zone", "spread"], "pack=gpu,spread=zone,spread"),
+    (["zone=a", "score", "fresh", "cheap"], "zone:a,score,fresh,cheap"),
+    (["zone!=a", "vram_gb>=24"], "zone:!a,vram_gb:>=24"),
+    (["zone in b, a", "spot not exists"], "zone:a|b,spot:!*"),
+    ([{"zone": ["a", "b"]}], "zone:a|b"),
+    ([{"zone": {"b": 2, "a": 0}}], "zone:a=0|b=2"),
+    ([{"vram_gb": {">=": 8}}], "vram_gb:>=8"),
+]
+
+
+@pytest.mark.parametrize(("preferences", "text"), TEXTS)
+def test_preferences_have_a_text_that_a_kind_keeps(preferences: list[Any], text: str) -> None:
+    assert preferences_text(preferences) == text
+    assert are_preferences(text)
+    assert len(preferences_of(text)) == len(text.split(",")), "each rule is read again"
+    for strategy in ("", "latency"):
+        kind = Kind("work", "slots=1 gpu=1 zone:b", strategy, "acme", "stripe", text)
+        assert Kind.of(kind.text) == kind
+    assert TaskOptions.of({"prefer": preferences}).prefer == text
+
+
+def test_a_rule_that_this_version_does_not_know_is_passed_over() -> None:
+    assert [rule.rule for rule in preferences_of("pack,colour,score")] == ["pack", "score"]
+
+
+@pytest.mark.parametrize(
+    ("preferences", "why"),
+    [
+        (["pak"], "did you mean pack?"),
+        (["pack", "pack"], "is given twice"),
+        (["a=1", "b=1", "c=1", "d=1", "e=1", "f=1", "g=1"], "a task has 6 at most"),
+        (["score:x"], "score has no argument"),
+        (["pack:GPU"], "resource name 'GPU' is not valid"),
+        ([" "], "it must be a rule"),
+        ([{"zone": {"a": 10}}], "a whole number from 0, the best, to 9"),
+        ([{"zone": {}}], "prefer zone has no operator"),
+        (["vram_gb>=x"], "prefer vram_gb: >= 'x' is not valid"),
+        ("pack", "a list of rules in order"),
+        ([3], "a list of rules in order"),
+    ],
+)
+def test_a_preference_that_is_wrong_is_refused_with_what_would_be_right(
+    preferences: Any, why: str
+) -> None:
+    with pytest.raises(InvalidInput, match=why.replace("?", r"\?")):
+        TaskOptions.of({"prefer": preferences})
+
+
+def nodes(*offers: Resources, free: list[int], **more: Any) -> NodesNow:
+    """Return what preferences read of nodes with these offers and free slots."""
+    columns = Columns(list(offers))
+    left = more.pop("left", columns.amounts)
+    scores = np.array(more.pop("scores", [1.0] * len(offers)))
+    cluster = ClusterNow(fifths(scores), more.pop("scarce", frozenset()), lambda _: more["used"])
+    names = [f"n{index}" for index in range(len(offers))]
+    return NodesNow(
+        columns,
+        lambda name: names.index(name) if name in names else -1,
+        np.array(free),
+        left,
+        scores,
+        cluster,
+        more.get("place_in_turn", 0),
+    )
+
+
+def buckets(text: str, now: NodesNow, needs: Resources | None = None) -> list[int]:
+    """Return the buckets of the nodes by the single rule of a text."""
+    (rule,) = rules_of(text)[1:]
+    of_nodes = rule.buckets(now, needs or Resources.needed()).tolist()
+    assert all(rule.sentence(bucket) for bucket in of_nodes)
+    return of_nodes
+
+
+def test_pack_prefers_the_node_of_which_least_would_be_left() -> None:
+    now = nodes(*[Resources.of(8)] * 4, free=[8, 5, 3, 1])
+    assert buckets("pack", now) == [3, 2, 1, 0]
+    gpus = Resources.of(8, devices={"gpu": range(4)})
+    left = {"gpu@0": np.array([1000, 0]), "gpu@1": np.array([1000, 1000])}
+    left |= {"gpu@2": np.array([1000, 0]), "gpu@3": np.array([1000, 0])}
+    now = nodes(gpus, gpus, free=[8, 8], left=left)
+    needs = Resources.needed(1, {"gpu": 1})
+    assert buckets("pack=gpu", now, needs) == [3, 0]
+    assert buckets("pack", now, needs) == [3, 0], "the scarcest amount counts"
+
+
+def test_spread_prefers_the_node_or_the_label_of_which_least_is_in_use() -> None:
+    offers = [Resources.of(4, labels={"zone": zone}) for zone in "aab"]
+    now = nodes(*offers, Resources.of(4), free=[4, 1, 0, 2], used={"a": 0.4, "b": 1.0, "": 0.5})
+    assert buckets("spread", now) == [0, 3, 3, 2]
+    assert buckets("spread=zone", now) == [1, 1, 3, 2]
+
+
+def test_labels_are_preferred_by_a_condition_or_by_rank() -> None:
+    offers = [Resources.of(1, labels={"zone": zone}) for zone in "abc"]
+    now = nodes(*offers, Resources.of(1), free=[1] * 4)
+    assert buckets("zone:a|b", now) == [0, 0, 1, 1]
+    assert buckets("zone:!a", now) == [1, 0, 0, 0]
+    assert buckets("zone:a=2|b=0", now) == [2, 0, 3, 3]
+    assert buckets("rack:a=0", now) == [1] * 4
+
+
+def test_cheap_prefers_a_low_price_by_octaves() -> None:
+    offers = [Resources.of(1, labels={"cost": cost}) for cost in ("0.5", "0.6", "1.2", "4", "x")]
+    of_nodes = buckets("cheap", nodes(*offers, Resources.of(1), free=[1] * 6))
+    assert of_nodes[0] == of_nodes[1] == of_nodes[2] - 1 == of_nodes[3] - 3
+    assert of_nodes[4:] == [MAX_BUCKET, MAX_BUCKET]
+
+
+def test_score_prefers_the_best_fifth_and_fresh_the_partition_that_was_read_last() -> None:
+    now = nodes(*[Resources.of(1)] * 10, free=[1] * 10, scores=[*range(10)], place_in_turn=2)
+    assert buckets("score", now) == [4, 4, 3, 3, 2, 2, 1, 1, 0, 0]
+    assert buckets("score", nodes(*[Resources.of(1)] * 3, free=[1] * 3)) == [0, 0, 0]
+    assert buckets("fresh", now) == [2] * 10
+
+
+def test_scarce_resources_are_kept_back_and_the_last_node_is_avoided() -> None:
+    offers = [Resources.of(1), Resources.of(1, {"gpu": 1})]
+    now = nodes(*offers, free=[1, 1], scarce=frozenset(["gpu"]))
+    kept_back, elsewhere = rules_of("", last="n0")
+    plain = Resources.needed()
+    assert kept_back.buckets(now, plain).tolist() == [0, 1]
+    assert kept_back.buckets(now, Resources.needed(1, {"gpu": 1})).tolist() == [0, 0]
+    assert elsewhere.buckets(now, plain).tolist() == [1, 0]
+    assert [rule.sentence(1) for rule in (kept_back, elsewhere)] == [
+        "kept back for tasks that ask for what it has",
+        "it ran there last",
+    ]
