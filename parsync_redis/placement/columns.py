@@ -52,6 +52,7 @@ class Columns:
         )
         self.labels: Mapping[str, LabelColumn] = _index_labels(offers)
         self._judged: dict[tuple[str, str], Mask] = {}
+        self._totals: dict[str, Ints] = {}
         self.indexes = indexes_of(self.amounts)
         self.devices: Mapping[str, Mask] = {kind: self._have(kind) for kind in self.indexes}
         self.declaring: dict[str, Mask] = {}
@@ -73,6 +74,24 @@ class Columns:
             [self.amounts[f"{kind}@{index}"] > 0 for index in self.indexes[kind]], axis=0
         )
         return mask
+
+    def sum(self, amounts: Mapping[str, Ints], name: str) -> Ints:
+        """Return the amount of a resource on each node, of devices the sum over the devices.
+
+        amounts: by resource, of each node in thousandths.
+        """
+        parts = [amounts[name]] if name in amounts else []
+        devices = (f"{name}@{index}" for index in self.indexes.get(name, ()))
+        parts += [amounts[device] for device in devices if device in amounts]
+        return np.sum(parts, axis=0) if parts else np.zeros(self.size, dtype=np.int64)
+
+    def total(self, name: str) -> Ints:
+        """Return the amount of a resource that each empty node has. Cached."""
+        total = self._totals.get(name)
+        if total is None:
+            total = self.sum(self.amounts, name)
+            self._totals[name] = total
+        return total
 
     def tasks_on_devices(
         self, kind: str, amounts: Sequence[tuple[str, int]], amounts_left: Mapping[str, Ints]

@@ -10,7 +10,7 @@ from ...model.devices import kind_of
 from ...model.needs import Resources
 from ...model.preferences import ranks_of
 from ..strategy import Ints
-from .preference import MAX_BUCKET, NodesNow, Preference
+from .preference import MAX_BUCKET, Lasts, NodesNow, Preference
 
 COST_LABEL: Final = "cost"
 """The label that has the price of a node, in any unit that is the same for all nodes."""
@@ -48,7 +48,7 @@ class RankPreference(Preference):
 
     def __init__(self, label: str, condition: str) -> None:
         """condition: the ranks as Redis stores them, 'a=0|b=2'."""
-        self.name = f"{label} by rank"
+        self.name = f"{label}:{condition}"
         self._label = label
         self._ranks: Mapping[str, int] = ranks_of(condition)
         self._last = max(self._ranks.values()) + 1
@@ -119,7 +119,7 @@ class FreshPreference(Preference):
     """Prefers nodes of the partitions that the scheduler read last, where few claims are lost."""
 
     name = "fresh"
-    changes = True
+    lasts = Lasts.MOMENT
 
     def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:
         """Return how many partitions were read after the node's partition."""
@@ -134,6 +134,7 @@ class ScarcePreference(Preference):
     """Keeps scarce resources for the tasks that ask for them; the first rule of every task."""
 
     name = "not kept back"
+    reads_needs = True
 
     def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:
         """Return 1 for a node with a scarce resource that the task does not ask for, else 0."""
@@ -157,6 +158,7 @@ class ElsewherePreference(Preference):
     """Prefers other nodes than the node where the task ran last (the option `avoid_last`)."""
 
     name = "elsewhere"
+    lasts = Lasts.MOMENT
 
     def __init__(self, last: str) -> None:
         """last: the name of the node where the task ran last."""

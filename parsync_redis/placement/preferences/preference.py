@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final
 
 import numpy as np
@@ -73,16 +74,9 @@ class NodesNow:
             total = self.columns.slots * THOUSANDTHS
             free = self.free * THOUSANDTHS
         else:
-            total = self._sum(self.columns.amounts, name)
-            free = self._sum(self.left, name)
+            total = self.columns.total(name)
+            free = self.columns.sum(self.left, name)
         return np.where(total > 0, (free - needed) / np.maximum(total, 1), 1.0)
-
-    def _sum(self, amounts: Mapping[str, Ints], name: str) -> Ints:
-        """Return the amount of a resource on each node, of devices the sum over the devices."""
-        total = self.everyone()
-        for index in self.columns.indexes.get(name, ()):
-            total = total + amounts.get(f"{name}@{index}", 0)
-        return total + amounts.get(name, 0)
 
 
 def fifths(scores: Floats) -> Floats:
@@ -103,15 +97,29 @@ def find_scarce(all_columns: Iterable[Columns]) -> frozenset[str]:
     return frozenset(name for name, count in declaring.items() if 0 < 2 * count < nodes)
 
 
+class Lasts(Enum):
+    """How long the buckets of a rule are right.
+
+    OFFERS: until a node changes, or the facts of all nodes together. FREE: until a task comes to a
+    node of the partition or goes. MOMENT: for one search.
+    """
+
+    OFFERS = "offers"
+    FREE = "free"
+    MOMENT = "moment"
+
+
 class Preference(ABC):
     """A soft rule of a task.
 
-    name: the word of the rule in the option `prefer`, with its argument.
-    changes: the buckets change when tasks come and go; if not, they are kept until a node changes.
+    name: for people, different for different rules.
+    lasts: how long its buckets are right.
+    reads_needs: its buckets depend on the needs of the task.
     """
 
     name: str
-    changes: bool = False
+    lasts: Lasts = Lasts.OFFERS
+    reads_needs: bool = False
 
     @abstractmethod
     def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:

@@ -5,7 +5,7 @@ import numpy as np
 from ...model.amount import THOUSANDTHS
 from ...model.needs import Resources
 from ..strategy import Floats, Ints
-from .preference import QUARTERS, NodesNow, Preference
+from .preference import QUARTERS, Lasts, NodesNow, Preference
 
 
 def _quarters(parts: Floats) -> Ints:
@@ -32,7 +32,8 @@ class PackPreference(Preference):
     the named amount: 0 if less than a quarter is left.
     """
 
-    changes = True
+    lasts = Lasts.FREE
+    reads_needs = True
 
     def __init__(self, amount: str = "") -> None:
         """amount: the resource that counts alone; '' for slots and all that the task needs."""
@@ -59,10 +60,11 @@ class SpreadPreference(Preference):
     label, quarters of the slots in use on all nodes with the node's value of the label.
     """
 
-    changes = True
+    reads_needs = True
 
     def __init__(self, label: str = "") -> None:
         """label: nodes with the same value of this label count together; '' for each node alone."""
+        self.lasts = Lasts.MOMENT if label else Lasts.FREE
         self.name = f"spread:{label}" if label else "spread"
         self._label = label
 

@@ -1,4 +1,4 @@
-"""The candidates of a task: seats, ranked by the soft rules (placement/preferences/).
+"""The candidates of a task: the seats that the hard rules leave, ranked by the soft rules.
 
 The best candidates are equal by all rules. Among them the seats of the partition that was read last
 go first, because few claims are lost there, and then the score decides by chance.
@@ -11,48 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from ...model.explanation import Ranked
-from ...model.needs import Resources
-from ...placement.columns import Mask
-from ...placement.preferences.preference import MAX_BUCKET, NodesNow, Preference
 from ...placement.strategy import Ints
 from .partition import Seats
-
-_RADIX: Final = MAX_BUCKET + 1
-
-
-def rank_nodes(rules: Sequence[Preference], nodes: NodesNow, needs: Resources) -> Ints:
-    """Return the rank of each node by these rules, 0 the best.
-
-    The bucket of the first rule is the first digit of the rank, in base MAX_BUCKET + 1. So ten
-    rules fit in 63 bits.
-    """
-    ranks = nodes.everyone()
-    for rule in rules:
-        ranks = ranks * _RADIX + rule.buckets(nodes, needs)
-    return ranks
-
-
-def kept_back_from(rules: Sequence[Preference]) -> int:
-    """Return the lowest rank of nodes that the first rule, ScarcePreference, keeps back."""
-    return int(_RADIX ** (len(rules) - 1))
-
-
-def compare(rules: Sequence[Preference], ranks: Ints, rank: int) -> tuple[Mask, tuple[Ranked, ...]]:
-    """Return which nodes are as good as a chosen node, and how they compare by each rule.
-
-    ranks: of all nodes with a seat.
-    rank: of the chosen node, which is among them.
-    """
-    equal: Mask = np.full(len(ranks), True)
-    ranked = list[Ranked]()
-    for power, rule in zip(reversed(range(len(rules))), rules, strict=True):
-        buckets = ranks // _RADIX**power % _RADIX
-        bucket = rank // _RADIX**power % _RADIX
-        best = int(buckets[equal].min())
-        equal = equal & (buckets == bucket)
-        ranked.append(Ranked(rule.name, bucket, best, int(equal.sum())))
-    return equal, tuple(ranked)
 
 
 def count_below(seats: Seats, rank: int) -> int:
@@ -62,9 +22,14 @@ def count_below(seats: Seats, rank: int) -> int:
     return int(np.count_nonzero(seats.ranks < rank))
 
 
+def _ranks(seats: Seats) -> Ints:
+    """Return the rank of each seat."""
+    return np.zeros(len(seats.leads), dtype=np.int64) if seats.ranks is None else seats.ranks
+
+
 def _between(seats: Seats, low: int, high: int) -> Seats:
     """Return the seats of ranks from `low` to below `high`."""
-    ranks = np.zeros(len(seats.leads), dtype=np.int64) if seats.ranks is None else seats.ranks
+    ranks = _ranks(seats)
     chosen = ((ranks >= low) & (ranks < high)).nonzero()[0]
     return replace(
         seats,
@@ -101,18 +66,21 @@ class Candidates:
         all_seats = [*chain.from_iterable(self._groups)]
         if all(seats.ranks is None for seats in all_seats):
             return self._groups
-        ranks = np.concatenate(
-            [
-                np.zeros(len(s.leads), dtype=np.int64) if s.ranks is None else s.ranks
-                for s in all_seats
-            ]
-        )
-        count = min(count, len(ranks))
-        last = int(np.partition(ranks, count - 1)[count - 1])
+        last = _worst_of_best([_ranks(seats) for seats in all_seats], count)
         lists = [[_between(seats, 0, last) for seats in all_seats]] if last else []
         lists += [[_between(seats, last, last + 1) for seats in group] for group in self._groups]
         nonempty = [[seats for seats in of_list if len(seats.leads)] for of_list in lists]
         return [of_list for of_list in nonempty if of_list]
+
+
+def _worst_of_best(ranks: Sequence[Ints], count: int) -> int:
+    """Return the worst rank among the best `count` of these ranks; at most all of them."""
+    best = min(int(of_partition.min()) for of_partition in ranks)
+    if sum(int(np.count_nonzero(of_partition == best)) for of_partition in ranks) >= count:
+        return best
+    together = np.concatenate(ranks)
+    count = min(count, len(together))
+    return int(np.partition(together, count - 1)[count - 1])
 
 
 NO_SEATS: Final = Candidates((), 1)

@@ -5,7 +5,7 @@ computes where a task of given needs could go. `reserve` takes seats out of the 
 are still to be taken from the queue. Each reserved seat becomes a claim, or goes back.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Final
@@ -15,10 +15,11 @@ import numpy as np
 from ...model.needs import Resources
 from ...model.node import Node
 from ...placement.columns import Mask
-from ...placement.preferences.preference import ClusterNow, NodesNow
+from ...placement.preferences.preference import ClusterNow, NodesNow, Preference
 from ...placement.strategy import SHARPNESS, Floats, Ints, pace
 from .bit_layout import BitLayout
 from .offers import Knowers, Offers
+from .ranks import Ranks
 
 READS_PER_WHOLE_READ: Final = 64
 """Number of reads of a partition of which one reads all of the partition."""
@@ -162,6 +163,7 @@ class PartitionCopy:
         self._changed: list[int] = []
         self._layout = BitLayout([])
         self._most: dict[tuple[str, Knowers], tuple[dict[str, int], int]] = {}
+        self._ranks = Ranks()
 
     def set_nodes(self, nodes: Iterable[Node], epoch: int) -> None:
         """Store the partition's nodes; the bits must be read again."""
@@ -194,6 +196,7 @@ class PartitionCopy:
         self.quality = quality
         self._paces = pace(quality, sharpness)
         self._forget_seats()
+        self._ranks.on_offers()
 
     @property
     def since(self) -> int:
@@ -239,6 +242,7 @@ class PartitionCopy:
         self._changed.clear()
         self._seats.clear()
         self._most.clear()
+        self._ranks.on_free()
         self._free_of = None
         self._used = None
 
@@ -325,6 +329,7 @@ class PartitionCopy:
                 reservation.needs, reservation.owners, reservation.device_amounts
             )
         self._changed += reservation.owners
+        self._ranks.on_free()
         self._free_of = None
         self._used = None
 
@@ -341,20 +346,31 @@ class PartitionCopy:
             self._free_of = self._layout.count(self.free & self._layout.is_slot)
         return self._free_of
 
-    def nodes_now(self, cluster: ClusterNow, place_in_turn: int) -> NodesNow:
-        """Return what preferences read of the nodes.
+    def ranks(
+        self,
+        rules: Sequence[Preference],
+        needs: Resources,
+        cluster: ClusterNow,
+        place_in_turn: int = 0,
+    ) -> Ints:
+        """Return the rank of each node for a task of these needs, 0 the best.
 
-        cluster: of all nodes. place_in_turn: how many partitions were read after this one.
+        cluster: the facts of all nodes together.
+        place_in_turn: how many partitions were read after this one.
         """
         offers = self.offers
-        return NodesNow(
-            offers.columns,
-            offers.index_of,
-            self.free_slots(),
-            self.amounts_left.amounts,
-            offers.scores,
-            cluster,
-            place_in_turn,
+        return self._ranks.of(
+            rules,
+            needs,
+            lambda: NodesNow(
+                offers.columns,
+                offers.index_of,
+                self.free_slots(),
+                self.amounts_left.amounts,
+                offers.scores,
+                cluster,
+                place_in_turn,
+            ),
         )
 
     def most_free(self, labels: Resources, knowers: Knowers) -> Mapping[str, int]:

@@ -16,11 +16,11 @@ from ...placement.preferences import rules_of
 from ...placement.preferences.preference import Preference
 from ...placement.rules import PLACEMENT_RULES
 from ...placement.strategy import Floats, Ints
-from .candidates import compare, rank_nodes
 from .freshness import places_in_turn
 from .kind_group import KindGroup
 from .partition import PartitionCopy
 from .plan import Plan
+from .ranks import compare
 from .reservations import seats_for
 from .view import View
 
@@ -144,10 +144,11 @@ class Choices:
             counts += offers.census(group.needs, group.knowers)
             having = np.zeros(len(partition.nodes), dtype=bool)
             having[seats_for(group, partition).nodes] = True
-            now = partition.nodes_now(self._view.cluster, places[partition.number])
-            of_nodes = rank_nodes(rules, now, group.needs)
+            place = places[partition.number]
+            of_nodes = partition.ranks(rules, group.needs, self._view.cluster, place)
             if partition is copy:
                 having[offers.index_of(chosen.name)] = True
+                of_nodes = of_nodes.copy()
                 of_nodes[offers.index_of(chosen.name)] = rank
             scores.append(offers.scores[having])
             ranks.append(of_nodes[having])

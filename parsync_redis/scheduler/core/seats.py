@@ -11,10 +11,11 @@ from ...placement.preferences import rules_of
 from ...placement.preferences.marks import not_asked
 from ...placement.preferences.preference import Preference
 from ...placement.strategy import sample
-from .candidates import Candidates, count_below, kept_back_from, rank_nodes
+from .candidates import Candidates, count_below
 from .freshness import Freshness, PartitionOrder, freshest_first, places_in_turn
 from .kind_group import KindGroup
 from .partition import PartitionCopy, Reservation, Seats
+from .ranks import kept_back_from
 from .reservations import seats_for
 from .view import View
 
@@ -98,9 +99,10 @@ class SeatFinder:
         ]
         rules = rules_of(group.prefer, strategy is Strategy.LATENCY, last)
         order = freshest_first if group.prefer else self._orders[strategy]
+        places = places_in_turn(self._view.partitions) if group.prefer else {}
         groups = list[list[Seats]]()
         for partitions in order(fresh):
-            groups.append(self._rank(group, rules, partitions, ahead))
+            groups.append(self._rank(group, rules, partitions, places, ahead))
             limit -= sum(count_below(seats, 1) for seats in groups[-1])
             if limit <= 0:
                 break
@@ -111,21 +113,24 @@ class SeatFinder:
         group: KindGroup,
         rules: Sequence[Preference],
         partitions: Iterable[PartitionCopy],
+        places: Mapping[int, int],
         ahead: bool = False,
     ) -> list[Seats]:
-        """Return the seats of each of these partitions that has some, with their ranks."""
+        """Return the seats of each of these partitions that has some, with their ranks.
+
+        places: by number of a partition, its place in the turn; 0 if missing.
+        """
         cluster = self._view.cluster
         is_plain = len(rules) == 1 and not not_asked(group.needs, cluster.scarce)
-        places = {} if is_plain else places_in_turn(self._view.partitions)
         ranked = list[Seats]()
         for partition in partitions:
             seats = seats_for(group, partition, ahead)
             if not len(seats.leads):
                 continue
             if not is_plain:
-                nodes = partition.nodes_now(cluster, places[partition.number])
-                ranks = rank_nodes(rules, nodes, group.needs)[seats.nodes]
-                seats = replace(seats, ranks=ranks)
+                place = places.get(partition.number, 0)
+                ranks = partition.ranks(rules, group.needs, cluster, place)
+                seats = replace(seats, ranks=ranks[seats.nodes])
             ranked.append(seats)
         return ranked
 
@@ -161,7 +166,9 @@ class SeatFinder:
         for i in sample(self._rng, 1 / free, len(stale)).tolist():
             if total >= limit:
                 break
-            candidates = Candidates([self._rank(group, rules, [stale[i]])], kept_back_from(rules))
+            candidates = Candidates(
+                [self._rank(group, rules, [stale[i]], {})], kept_back_from(rules)
+            )
             count = candidates.count(kept_back)
             if count:
                 chosen.append(stale[i])

@@ -1,0 +1,156 @@
+"""The core places a task on the best of the nodes that fit, by the task's preferences in order."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parsync_redis.model.claim import ClaimOutcome
+from parsync_redis.model.explanation import Ranked
+from parsync_redis.model.kind import Kind
+from parsync_redis.model.needs import Resources
+from parsync_redis.model.node import Node
+from parsync_redis.model.options import Strategy
+from parsync_redis.model.preferences import preferences_text
+from parsync_redis.model.replies import Snapshot
+from parsync_redis.scheduler.core.core import Core
+from tests.kit.core_rig import Queue, claims_of, judge, make
+
+SLOTS = 4
+
+
+def cluster(core: Core, *partitions: dict[str, tuple[int, dict[str, str]]], first: int = 0) -> None:
+    """Give the core a read of partitions, one after another.
+
+    Each has by name of a node the number of its free slots, and its labels.
+    """
+    for p, nodes in enumerate(partitions, first):
+        offers = {name: Resources.of(SLOTS, labels=labels) for name, (_, labels) in nodes.items()}
+        core.on_nodes(
+            p,
+            [
+                Node(name, "up", 1, False, SLOTS * index, SLOTS, 1.0, offer)
+                for index, (name, offer) in enumerate(offers.items())
+            ],
+            1,
+        )
+        bits = [slot < free for free, _ in nodes.values() for slot in range(SLOTS)]
+        packed = np.packbits(np.array(bits, dtype=bool)).tobytes()
+        core.on_snapshot(Snapshot(p, 1, 1, packed, {}), float(p))
+    core.plan(place=False, confirm=False)
+
+
+def nodes_of(
+    core: Core, count: int, prefer: list[Any], strategy: str = "", last: str = ""
+) -> list[str]:
+    """Return the nodes that tasks with these preferences get, in the order of their claims."""
+    kind = Kind("work", "slots=1", strategy, prefer=preferences_text(prefer))
+    queue = Queue(core).add(kind.text, count)
+    queue.last = last
+    queue.tell()
+    return [claim.partition("/")[0] for claim in claims_of(queue.turn())]
+
+
+A = {"zone": "a"}
+B = {"zone": "b"}
+
+
+def test_the_first_rule_outweighs_the_later_rules_and_the_next_decides_among_equals() -> None:
+    for prefer, expected in (
+        (["zone=a", "pack"], ["a-full", "a-empty", "b-full"]),
+        (["pack", "zone=a"], ["a-full", "b-full", "a-empty"]),
+        (["pack", "zone=b"], ["b-full", "a-full", "b-empty"]),
+    ):
+        core = make()
+        nodes = {"a-full": (1, A), "a-empty": (4, A), "b-full": (1, B), "b-empty": (4, B)}
+        cluster(core, nodes)
+        places = [nodes_of(core, 1, prefer)[0] for _ in range(2)]
+        assert places == expected[:2], prefer
+
+
+def test_a_preferred_node_is_no_requirement() -> None:
+    core = make()
+    cluster(core, {"a": (2, A), "b": (4, B)})
+    assert sorted(nodes_of(core, 5, ["zone=a"])) == ["a", "a", "b", "b", "b"]
+
+
+def test_among_equal_nodes_the_partition_that_was_read_last_goes_first() -> None:
+    core = make(3)
+    cluster(core, {"old": (4, A)}, {"older": (4, B)}, {"new": (4, A)})
+    assert nodes_of(core, 5, ["zone=a"]) == ["new"] * 4 + ["old"]
+
+
+def test_latency_puts_freshness_before_the_preferences() -> None:
+    core = make(2)
+    cluster(core, {"a": (4, A)}, {"b": (4, B)})
+    assert nodes_of(core, 1, ["zone=a"], Strategy.QUALITY) == ["a"]
+    assert nodes_of(core, 1, ["zone=a"], Strategy.LATENCY) == ["b"]
+
+
+def test_a_task_that_runs_again_goes_elsewhere_before_its_preferences_count() -> None:
+    core = make()
+    cluster(core, {"a": (4, A), "b": (4, B)})
+    assert nodes_of(core, 1, ["zone=a"], last="a") == ["b"]
+    core = make()
+    cluster(core, {"a": (4, A)})
+    assert nodes_of(core, 1, ["zone=a"], last="a") == ["a"], "no other node has a seat"
+
+
+def test_spread_by_a_label_counts_all_nodes_of_the_value() -> None:
+    core = make(2)
+    cluster(core, {"a1": (0, A), "a2": (4, A)}, {"b1": (3, B), "b2": (3, B)})
+    assert nodes_of(core, 1, ["spread:zone"])[0] in ("b1", "b2")
+    assert nodes_of(core, 1, ["spread"]) == ["a2"]
+
+
+ORACLE: dict[str, Callable[[int, str], int]] = {
+    "zone=a": lambda free, zone: int(zone != "a"),
+    "pack": lambda free, zone: min(3, 4 * (free - 1) // SLOTS),
+    "spread": lambda free, zone: min(3, 4 * (SLOTS - free) // SLOTS),
+    "ranks": lambda free, zone: {"a": 2, "b": 0}.get(zone, 3),
+}
+"""By rule, its bucket of a node with this number of free slots and this zone, said once more."""
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, SLOTS), st.sampled_from("abc")), min_size=1, max_size=8),
+    st.lists(st.sampled_from([*ORACLE]), min_size=1, max_size=4, unique=True),
+)
+def test_each_recorded_choice_can_be_derived_again(
+    nodes: list[tuple[int, str]], rules: list[str]
+) -> None:
+    core = make()
+    cluster(core, {f"n{i}": (free, {"zone": zone}) for i, (free, zone) in enumerate(nodes)})
+    prefer = [{"zone": {"a": 2, "b": 0}} if rule == "ranks" else rule for rule in rules]
+    kind = Kind("work", "slots=1", prefer=preferences_text(prefer))
+    queue = Queue(core).add(kind.text, 1)
+    queue.tell()
+    plan = queue.turn()
+    able = [(f"n{i}", free, zone) for i, (free, zone) in enumerate(nodes) if free]
+    if not able:
+        assert not plan.commit
+        return
+    judge(core, plan, ClaimOutcome.HELD)
+    core.on_tick(1)
+    (choice,) = core.plan(confirm=False).choices.values()
+    chosen = next(node for node in able if node[0] == choice.node)
+    expected = [Ranked("not kept back", 0, 0, len(able))]
+    for rule, ranked in zip(rules, choice.ranked[1:], strict=True):
+        bucket = ORACLE[rule](*chosen[1:])
+        best = min(ORACLE[rule](free, zone) for _, free, zone in able)
+        assert bucket == best, "the best of the nodes that were as good is chosen"
+        able = [node for node in able if ORACLE[rule](*node[1:]) == bucket]
+        expected.append(Ranked(ranked.rule, bucket, best, len(able)))
+    assert choice.ranked == tuple(expected)
+
+
+@pytest.mark.parametrize("count", [1, 3, 9, 16])
+def test_many_tasks_get_the_best_seats_together(count: int) -> None:
+    core = make(2)
+    cluster(core, {"a1": (4, A), "b1": (4, B)}, {"a2": (4, A), "c": (4, {})})
+    places = nodes_of(core, count, [{"zone": {"a": 0, "b": 1}}])
+    ranks = [{"a": 0, "b": 1, "c": 2}[place[0]] for place in places]
+    assert sorted(ranks) == ([0] * 8 + [1] * 4 + [2] * 4)[:count]
