@@ -125,6 +125,13 @@ def _print_choice(choice: Choice) -> None:
     _print_fact(f"chosen by {choice.scheduler}, {choice.strategy}, {view}{losses}")
     steps = " -> ".join(f"{step.nodes:,} {step.rule}" for step in choice.steps)
     _print_fact(f"candidates: {steps}")
+    if choice.ranked:
+        buckets = ", ".join(
+            f"{ranked.rule} {ranked.bucket}"
+            + (f" (best {ranked.best})" if ranked.best < ranked.bucket else "")
+            for ranked in choice.ranked
+        )
+        _print_fact(f"preferences: {buckets}; {choice.ranked[-1].nodes:,} nodes were as good")
     rank = f"number {choice.rank} of those that are left; the best of them has {choice.best:g}"
     _print_fact(f"{choice.node} has score {choice.score:g}, {rank}")
 
