@@ -8,6 +8,7 @@ import pytest
 
 from parsync_redis.model.booking import Booking, read_booking, read_bookings
 from parsync_redis.model.claim import ClaimOutcome, Verdict
+from parsync_redis.model.kind import Kind
 from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.replies import Judged, Snapshot
 from parsync_redis.placement.backfill import CLOCKS_MS, LEAST_MS, LargeTask, choose, nearest, unused
@@ -155,10 +156,10 @@ def test_a_booking_reads_back_and_bars_others_that_may_run_too_long() -> None:
     booking = Booking("n1", "big slots=4 latency", "a%20b", NOW, NOW - 5)
     assert read_bookings({b"n1": booking.text.encode(), b"n2": b"nonsense"}) == (booking,)
     assert booking.whom == "task a b (big slots=4)"
-    assert not booking.bars("big", "slots=4", None, NOW)
-    assert booking.bars("big", "slots=1", None, NOW), "nobody knows how long it runs"
-    assert not booking.bars("work", "slots=1", 1000, NOW - 1000)
-    assert booking.bars("work", "slots=1", 1001, NOW - 1000)
+    assert not booking.bars(Kind("big", "slots=4"), None, NOW)
+    assert booking.bars(Kind("big", "slots=1"), None, NOW), "nobody knows how long it runs"
+    assert not booking.bars(Kind("work", "slots=1"), 1000, NOW - 1000)
+    assert booking.bars(Kind("work", "slots=1"), 1001, NOW - 1000)
 
 
 # -- the core --------------------------------------------------------------------------------------
@@ -300,8 +301,9 @@ def test_a_booked_node_takes_other_tasks_that_cannot_starve_its_kind(
 ) -> None:
     booking = Booking("n1", kind, "t", NOW)
     every = ["slots=1", "slots=1 gpu=1", "slots=1 gpu=0.5 mem=64", "slots=1 gpu=2", "slots=3 gpu=1"]
-    assert {needs for needs in every if booking.bars("work", needs, None, NOW)} == barred
-    assert not any(booking.bars("work", needs, 10.0, NOW - 10) for needs in every), (
+    kinds = [Kind("work", needs) for needs in every]
+    assert {kind.needs for kind in kinds if booking.bars(kind, None, NOW)} == barred
+    assert not any(booking.bars(kind, 10.0, NOW - 10) for kind in kinds), (
         "they end before"
     )
 

@@ -101,6 +101,8 @@ class AccountsCopy:
         # by tenant's account: what it holds in all shards, and what its children hold
         self._held: dict[str, dict[str, int]] = {}
         self._held_below: dict[str, dict[str, int]] = {}
+        # by tenant's account, what is free for it on booked nodes, which counts as held
+        self._booked: Mapping[str, AccountAmounts] = {}
 
     def set(self, shard: int, account: str, text: str) -> None:
         """Take in the line of an account in a shard; '' if nothing is known."""
@@ -138,10 +140,13 @@ class AccountsCopy:
         self._now_ms[shard] = max(self._now_ms[shard], now_ms)
 
     def reserve(self, shard: int, asks: Iterable[Ask], tasks: int) -> None:
-        """Let so many tasks count as held, until `settle`."""
+        """Let so many tasks count as held, until `settle`; less than 0 take a reservation back."""
+        reserved = self._reserved[shard]
         for account, amounts in asks:
             total = {name: amount * tasks for name, amount in amounts.items()}
-            _add_to(self._reserved[shard].setdefault(account, {}), total, 1)
+            add_to(reserved.setdefault(account, {}), total, 1)
+            if not any(reserved[account].values()):
+                del reserved[account]
             if account.startswith(TENANT_MARK):
                 self._add(account, total, 1)
 
@@ -154,11 +159,32 @@ class AccountsCopy:
                 self._add(account, amounts, -1)
         return [*reserved]
 
+    def set_booked(self, booked: Mapping[str, AccountAmounts]) -> list[str]:
+        """Let these amounts count as held by tenants, by account, until the next call.
+
+        Returns the accounts for which that changes something.
+        """
+        before = self._booked
+        self._booked = booked
+        accounts = [
+            account
+            for account in {**before, **booked}
+            if before.get(account) != booked.get(account)
+        ]
+        for account in accounts:
+            self._add(account, before.get(account, NO_AMOUNTS), -1)
+            self._add(account, booked.get(account, NO_AMOUNTS), 1)
+        return accounts
+
+    def tenants(self) -> list[str]:
+        """Return the names of the tenants that hold something."""
+        return [account.removeprefix(TENANT_MARK) for account in self._held]
+
     def _add(self, account: str, amounts: AccountAmounts, sign: int) -> None:
         """Add to what a tenant holds in all shards, or take away."""
         for table, name in ((self._held, account), (self._held_below, parent_of(account))):
             total = table.setdefault(name, {})
-            _add_to(total, amounts, sign)
+            add_to(total, amounts, sign)
             if not any(total.values()):
                 del table[name]
 
@@ -241,7 +267,7 @@ class AccountsCopy:
         return "" if block is None else block.why
 
 
-def _add_to(amounts: dict[str, int], change: AccountAmounts, sign: int) -> None:
+def add_to(amounts: dict[str, int], change: AccountAmounts, sign: int) -> None:
     """Add amounts to others, or take them away."""
     for name, amount in change.items():
         amounts[name] = amounts.get(name, 0) + sign * amount

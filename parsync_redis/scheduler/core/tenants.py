@@ -15,12 +15,13 @@ picks tasks, and does not look at the kinds of all tenants. The key of a branch 
 it has grown since; it is renewed when it comes up.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
-from ...model.account import NO_TENANT, TENANT_MARK
+from ...model.account import NO_TENANT, TENANT_MARK, tenant_accounts
 from ...model.policy import STRICT, Policy, TenantEntry
-from .accounts import AccountAmounts, AccountsCopy, amounts_of
+from .accounts import AccountAmounts, AccountsCopy, add_to, amounts_of
 from .kind_group import KindGroup, WaitingKind
 from .ranking import Ranking
 
@@ -59,7 +60,7 @@ class Tenant:
 
     def set_policy(self, policy: Policy) -> None:
         """Take in the entries of the tenant and of its parent."""
-        self.entry = TenantEntry() if self.is_own else policy.tenant(self.name)
+        self.entry = policy.tenant(self.name)
         self.strict = self.parent is not None and self.parent.entry.children == STRICT
 
 
@@ -107,7 +108,7 @@ class Tree:
 
     def __init__(self, accounts: AccountsCopy, policy: Policy) -> None:
         self._accounts = accounts
-        self._policy = policy
+        self.policy = policy
         self._root = Tenant(ROOT, None, policy)
         self._tenants: dict[str, Tenant] = {ROOT: self._root}
         self._open: Ranking[Branch] = Ranking()
@@ -166,7 +167,7 @@ class Tree:
         """Return a tenant; make it if it is missing."""
         tenant = self._tenants.get(name)
         if tenant is None:
-            tenant = self._tenants[name] = Tenant(name, parent, self._policy)
+            tenant = self._tenants[name] = Tenant(name, parent, self.policy)
             tenant.turn = self._turn_of(tenant)
         return tenant
 
@@ -183,7 +184,7 @@ class Tree:
 
     def set_policy(self, policy: Policy) -> None:
         """Take in what the policy says of the tenants."""
-        self._policy = policy
+        self.policy = policy
         for tenant in self._tenants.values():  # a parent is before its children
             tenant.set_policy(policy)
         self._renew_all()
@@ -194,9 +195,23 @@ class Tree:
             self._totals = totals
             self._renew_all()
 
-    def set_used(self, used: AccountAmounts) -> None:
-        """Take in what tasks hold on all open nodes now."""
-        self._unnamed = _minus(used, self._accounts.held_below(TENANT_MARK))
+    def set_used(
+        self, used: AccountAmounts, booked: Mapping[str, AccountAmounts] = MappingProxyType({})
+    ) -> None:
+        """Take in what tasks hold on all open nodes now.
+
+        booked: by tenant, what is free for its tasks on booked nodes. It counts as held: nobody
+        else may use it.
+        """
+        by_account: dict[str, dict[str, int]] = {}
+        used_or_booked = dict(used)
+        for tenant, amounts in booked.items():
+            add_to(used_or_booked, amounts, 1)
+            for account, _ in tenant_accounts(tenant):
+                add_to(by_account.setdefault(account, {}), amounts, 1)
+        for account in self._accounts.set_booked(by_account):
+            self.on_held(account)
+        self._unnamed = _minus(used_or_booked, self._accounts.held_below(TENANT_MARK))
         self._renew(self._tenants.get(NO_TENANT))
 
     def on_held(self, account: str) -> None:
@@ -291,6 +306,19 @@ class Tree:
             branch = min(
                 (b for b in branches if self._root.branches[b.group] in opened), key=_key_of
             )
+
+    def waiting_tenants(self) -> Collection[Tenant]:
+        """Return the tenants of which tasks wait, with those above them, the root first."""
+        return self._tenants.values()
+
+    def tenants_of(self, waiting: WaitingKind) -> list[Tenant]:
+        """Return the tenants that a kind of the tree counts to, from below the root down."""
+        tenants: list[Tenant] = []
+        branch: Branch | None = self._leaf(waiting)
+        while branch is not None and branch.parent is not None:
+            tenants.append(branch.tenant)
+            branch = branch.parent
+        return tenants[::-1]
 
     def is_alone(self, waiting: WaitingKind) -> bool:
         """Return whether no other kind could be picked."""

@@ -94,7 +94,10 @@ class BackfillDuty:
         now = now_ms(store)
         ends_by_node = self._expected_ends(candidates, now)
         previous = unused(before, ends_by_node, self._kinds)
-        waiting = [LargeTask(kind, needs[kind], task, 1000 * ages[task]) for task, kind in tasks]
+        waiting = [
+            LargeTask(kind, needs[kind], task, 1000 * ages[task])
+            for task, kind in _in_turn(large, tasks)
+        ]
         open_nodes = sum(
             state.node.state == "up" and not state.node.draining for state in states.values()
         )
@@ -148,3 +151,17 @@ class BackfillDuty:
             until_ms = learnt.end_ms(holder.since_ms, now) if learnt else None
             ends_by_node.setdefault(holder.node, []).append(ExpectedEnd(holder, until_ms))
         return ends_by_node
+
+
+def _in_turn(
+    large: Sequence[LargeKind], tasks: Sequence[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """Return the tasks that may have bookings, in their turns.
+
+    tasks: (id, kind) in the order of the queue, which decides without tenants.
+    """
+    turns = {kind.kind: iter(kind.turns) for kind in large if kind.turns is not None}
+    if not turns:
+        return [*tasks]
+    numbered = [(next(turns[kind], None), task, kind) for task, kind in tasks if kind in turns]
+    return [(task, kind) for number, task, kind in sorted(n for n in numbered if n[0] is not None)]
