@@ -320,6 +320,34 @@ class Tree:
             branch = branch.parent
         return tenants[::-1]
 
+    def first_of(self, group: KindGroup) -> WaitingKind | None:
+        """Return the kind of a group whose task is next; None if nothing of the group waits."""
+        branch = self._root.branches.get(group)
+        while branch is not None and (top := branch.top()) is not None:
+            if not branch.children:
+                waiting: WaitingKind = top[1]
+                return waiting
+            branch = top[1]
+        return None
+
+    def goes_before(self, tenant: str, other_tenant: str) -> bool:
+        """Return whether a tenant's turn is before that of another tenant, by their names."""
+        parent = self._root
+        words = _own(tenant).split("/")
+        other_words = _own(other_tenant).split("/")
+        for depth in range(1, 1 + min(len(words), len(other_words))):
+            name = "/".join(words[:depth])
+            other_name = "/".join(other_words[:depth])
+            if name != other_name:
+                return self._turn(name, parent) < self._turn(other_name, parent)
+            parent = self._tenants.get(name) or Tenant(name, parent, self.policy)
+        return False
+
+    def _turn(self, name: str, parent: Tenant) -> Turn:
+        """Return the turn of a tenant, also if none of its tasks waits."""
+        tenant = self._tenants.get(name)
+        return tenant.turn if tenant else self._turn_of(Tenant(name, parent, self.policy))
+
     def is_alone(self, waiting: WaitingKind) -> bool:
         """Return whether no other kind could be picked."""
         branch: Branch | None = self._leaf(waiting)

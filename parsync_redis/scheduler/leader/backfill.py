@@ -16,7 +16,16 @@ from ...model.near import settled
 from ...model.needs import Resources, parse_needs
 from ...model.node import Node
 from ...model.times import LearntTimes
-from ...placement.backfill import MAX_BOOKINGS, LargeTask, choose, nearest, unused
+from ...placement.backfill import (
+    MAX_BOOKINGS,
+    MOST_LOOKS,
+    NEAREST,
+    LargeTask,
+    by_lack,
+    choose,
+    makes_room,
+    unused,
+)
 from ...placement.facts import NodeFacts
 from ...placement.forecast import ExpectedEnd
 from ...store.reads.live_nodes import facts_of, read_holders
@@ -50,6 +59,7 @@ class BackfillDuty:
         self._ages = AgeTracker(lease_s)
         # by id, of the tasks that held a node at the last look
         self._kinds: dict[str, str] = {}
+        self._kinds_before: dict[str, str] = {}
         self._apps = Directory(store)
         # perhaps the leader before this one has booked, or a writer that sets no TTL
         self.booked = True
@@ -80,19 +90,40 @@ class BackfillDuty:
         before = read_booked(store)
         states = {state.node.name: state for state in chain.from_iterable(read_live_nodes(store))}
         alive = {name for name, state in states.items() if state.node.state != "down"}
-        nodes: dict[str, list[NodeFacts]] = {}
         needs: dict[str, Resources] = {}
+        by_kind: dict[str, list[NodeFacts]] = {}
         for text in (large_kind.kind for large_kind in large):
             kind = Kind.of(text)
             needs[text] = parse_needs(settled(kind.needs, alive))
             booked = [booking.node for booking in before if booking.kind == text]
             facts = [facts_of(state, kind.name, apps) for state in states.values()]
-            nodes[text] = nearest(needs[text], facts, booked)
-        candidates: dict[int, dict[str, Node]] = {}
-        for name in {node.name for node in chain.from_iterable(nodes.values())}:
-            candidates.setdefault(states[name].partition, {})[name] = states[name].node
+            by_kind[text] = by_lack(needs[text], facts, booked)
         now = now_ms(store)
-        ends_by_node = self._expected_ends(candidates, now)
+        ends_by_node: dict[str, list[ExpectedEnd]] = {}
+        nodes: dict[str, list[NodeFacts]] = {text: [] for text in by_kind}
+        self._kinds_before = self._kinds
+        self._kinds = {}
+        with_turns = {kind.kind for kind in large if kind.turns is not None}
+        for start in range(0, MOST_LOOKS * NEAREST, NEAREST):
+            looked_at = {
+                text: facts[start : start + NEAREST]
+                for text, facts in by_kind.items()
+                if not start or (text in with_turns and len(nodes[text]) < NEAREST)
+            }
+            if not any(looked_at.values()):
+                break
+            candidates: dict[int, dict[str, Node]] = {}
+            for name in {node.name for node in chain.from_iterable(looked_at.values())}:
+                if name not in ends_by_node:
+                    candidates.setdefault(states[name].partition, {})[name] = states[name].node
+            ends_by_node |= self._expected_ends(candidates, now)
+            for text, facts in looked_at.items():
+                nodes[text] += [
+                    node
+                    for node in facts
+                    if text not in with_turns
+                    or not self._is_won(text, needs[text], ends_by_node.get(node.name, ()))
+                ]
         previous = unused(before, ends_by_node, self._kinds)
         waiting = [
             LargeTask(kind, needs[kind], task, 1000 * ages[task])
@@ -102,6 +133,15 @@ class BackfillDuty:
             state.node.state == "up" and not state.node.draining for state in states.values()
         )
         return choose(waiting, nodes, ends_by_node, previous, open_nodes, now)
+
+    def _is_won(self, kind: str, needs: Resources, ends: Sequence[ExpectedEnd]) -> bool:
+        """Return whether a task of the same tenant makes room for a task of a kind when it ends."""
+        tenant = split_kind(kind).tenant
+        return any(
+            makes_room(end.holder, needs)
+            and split_kind(self._kinds.get(end.holder.task, "")).tenant == tenant
+            for end in ends
+        )
 
     def _tasks(self, large: Sequence[LargeKind]) -> list[tuple[str, str]]:
         """Return the first waiting tasks of these kinds, each with its kind, in the queue's order.
@@ -129,13 +169,13 @@ class BackfillDuty:
             for p, nodes in nodes_by_partition.items()
             for holder in read_holders(store, p, [*nodes.values()])
         ]
-        new = [holder.task for holder in holders if holder.task not in self._kinds]
-        kinds = self._kinds
+        kinds = self._kinds_before
+        new = [holder.task for holder in holders if holder.task not in kinds]
         if new:
             statuses = store.statuses(map(encode_id, new))
             # a task without a name is read again at the next look
             kinds = kinds | {task.id: task.kind for task in statuses if task.name}
-        self._kinds = {
+        self._kinds |= {
             holder.task: kinds[holder.task] for holder in holders if holder.task in kinds
         }
         times = read_times(store) if holders else LearntTimes()
