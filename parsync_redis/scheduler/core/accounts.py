@@ -101,8 +101,6 @@ class AccountsCopy:
         # by tenant's account: what it holds in all shards, and what its children hold
         self._held: dict[str, dict[str, int]] = {}
         self._held_below: dict[str, dict[str, int]] = {}
-        # by tenant's account, what is free for it on booked nodes, which counts as held
-        self._booked: Mapping[str, AccountAmounts] = {}
 
     def set(self, shard: int, account: str, text: str) -> None:
         """Take in the line of an account in a shard; '' if nothing is known."""
@@ -144,7 +142,7 @@ class AccountsCopy:
         reserved = self._reserved[shard]
         for account, amounts in asks:
             total = {name: amount * tasks for name, amount in amounts.items()}
-            add_to(reserved.setdefault(account, {}), total, 1)
+            _add_to(reserved.setdefault(account, {}), total, 1)
             if not any(reserved[account].values()):
                 del reserved[account]
             if account.startswith(TENANT_MARK):
@@ -159,23 +157,6 @@ class AccountsCopy:
                 self._add(account, amounts, -1)
         return [*reserved]
 
-    def set_booked(self, booked: Mapping[str, AccountAmounts]) -> list[str]:
-        """Let these amounts count as held by tenants, by account, until the next call.
-
-        Returns the accounts for which that changes something.
-        """
-        before = self._booked
-        self._booked = booked
-        accounts = [
-            account
-            for account in {**before, **booked}
-            if before.get(account) != booked.get(account)
-        ]
-        for account in accounts:
-            self._add(account, before.get(account, NO_AMOUNTS), -1)
-            self._add(account, booked.get(account, NO_AMOUNTS), 1)
-        return accounts
-
     def tenants(self) -> list[str]:
         """Return the names of the tenants that hold something."""
         return [account.removeprefix(TENANT_MARK) for account in self._held]
@@ -184,7 +165,7 @@ class AccountsCopy:
         """Add to what a tenant holds in all shards, or take away."""
         for table, name in ((self._held, account), (self._held_below, parent_of(account))):
             total = table.setdefault(name, {})
-            add_to(total, amounts, sign)
+            _add_to(total, amounts, sign)
             if not any(total.values()):
                 del table[name]
 
@@ -267,7 +248,7 @@ class AccountsCopy:
         return "" if block is None else block.why
 
 
-def add_to(amounts: dict[str, int], change: AccountAmounts, sign: int) -> None:
+def _add_to(amounts: dict[str, int], change: AccountAmounts, sign: int) -> None:
     """Add amounts to others, or take them away."""
     for name, amount in change.items():
         amounts[name] = amounts.get(name, 0) + sign * amount

@@ -11,8 +11,9 @@ ever behind smaller tasks of its own tenant. A tenant beside which nobody waits 
 from collections.abc import Collection
 
 from ...model.policy import DueShares
+from ...placement.backfill import MAX_BOOKINGS
 from .kind_group import KindGroup, WaitingKind
-from .large_kinds import MAX_LARGE_KINDS, LargeKind, large_kinds
+from .large_kinds import LargeKind, large_kinds
 from .queue import QueueCopy
 from .tenants import BELOW_GUARANTEE, Tenant, Tree, Turn
 from .view import View
@@ -21,14 +22,12 @@ from .view import View
 class BookingTurns:
     """The turns of the large tasks that wait, in a queue with tenants.
 
-    What is free on booked nodes does not count as held here, because all bookings are chosen anew.
-    What a turn lets count as held is taken back.
+    A task that gets a booking counts as held for the further turns. In the end that is taken back.
     """
 
     def __init__(self, queue: QueueCopy, view: View, groups: Collection[KindGroup]) -> None:
         """groups: the large groups that find no seat."""
         assert queue.tree is not None, "without tenants the age decides"
-        queue.tree.set_used(view.used())
         self._accounts = queue.accounts
         self._groups = groups
         self._tree = Tree(queue.accounts, queue.tree.policy)
@@ -71,7 +70,7 @@ class BookingTurns:
         """Return the kind of each task that gets a booking, in their order."""
         turns: list[WaitingKind] = []
         counts: dict[WaitingKind, int] = {}
-        while len(turns) < MAX_LARGE_KINDS and (waiting := self._tree.pick()) is not None:
+        while len(turns) < MAX_BOOKINGS and (waiting := self._tree.pick()) is not None:
             count = counts.get(waiting, 0)
             tenants = self._tenants[waiting]
             with_turn = {tenant for kind in counts for tenant in self._tenants[kind]}

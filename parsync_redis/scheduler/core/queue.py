@@ -337,7 +337,7 @@ class QueueCopy:
         """Let the tree know what all nodes have, and what is used."""
         assert self.tree is not None, "without tenants the age decides"
         self.tree.set_totals(self._view.totals())
-        self.tree.set_used(self._view.used(), self.barred.booked(self._view.free_on))
+        self.tree.set_used(self._view.used())
 
     def open_groups(self, changed: Collection[int], tried: Collection[KindGroup]) -> bool:
         """Open groups as `open_kinds` does, in the tree; return whether a kind may be picked."""

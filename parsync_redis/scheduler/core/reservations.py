@@ -8,13 +8,11 @@ Only schedulers judge this, by copies that may be a little old. So a large task 
 little, or a node may give back a task whose name it holds back. Nothing else can happen.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from ...model.booking import Booking
-from ...model.kind import Kind, split_kind
-from ...model.needs import parse_needs
-from .accounts import AccountAmounts, add_to, amounts_of
+from ...model.kind import Kind
 from .kind_group import KindGroup
 from .partition import PartitionCopy, Seats
 
@@ -67,21 +65,6 @@ class BarredNodes:
                     booked.add(booking.node)
             self._barred[key] = self.held_back.get(kind.name, NOWHERE) | booked
         return self._barred[key]
-
-    def booked(self, free_on: Callable[[str], AccountAmounts]) -> dict[str, dict[str, int]]:
-        """Return what is free for tenants on the nodes that are booked for their tasks, by tenant.
-
-        free_on: returns what a node has free. A task has booked as much as it asks for.
-        """
-        booked: dict[str, dict[str, int]] = {}
-        for booking in self.bookings:
-            kind = split_kind(booking.kind)
-            if kind.tenant:
-                free = free_on(booking.node)
-                asked = amounts_of(parse_needs(kind.needs)).items()
-                amounts = {name: min(amount, free.get(name, 0)) for name, amount in asked}
-                add_to(booked.setdefault(kind.tenant, {}), amounts, 1)
-        return booked
 
     def sentences(self, group: KindGroup) -> Mapping[str, str]:
         """Return for whom each node is booked that is barred for a group, by node."""

@@ -16,12 +16,11 @@ it has grown since; it is renewed when it comes up.
 """
 
 from collections.abc import Collection, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
-from ...model.account import NO_TENANT, TENANT_MARK, tenant_accounts
+from ...model.account import NO_TENANT, TENANT_MARK
 from ...model.policy import STRICT, Policy, TenantEntry
-from .accounts import AccountAmounts, AccountsCopy, add_to, amounts_of
+from .accounts import AccountAmounts, AccountsCopy, amounts_of
 from .kind_group import KindGroup, WaitingKind
 from .ranking import Ranking
 
@@ -195,23 +194,9 @@ class Tree:
             self._totals = totals
             self._renew_all()
 
-    def set_used(
-        self, used: AccountAmounts, booked: Mapping[str, AccountAmounts] = MappingProxyType({})
-    ) -> None:
-        """Take in what tasks hold on all open nodes now.
-
-        booked: by tenant, what is free for its tasks on booked nodes. It counts as held: nobody
-        else may use it.
-        """
-        by_account: dict[str, dict[str, int]] = {}
-        used_or_booked = dict(used)
-        for tenant, amounts in booked.items():
-            add_to(used_or_booked, amounts, 1)
-            for account, _ in tenant_accounts(tenant):
-                add_to(by_account.setdefault(account, {}), amounts, 1)
-        for account in self._accounts.set_booked(by_account):
-            self.on_held(account)
-        self._unnamed = _minus(used_or_booked, self._accounts.held_below(TENANT_MARK))
+    def set_used(self, used: AccountAmounts) -> None:
+        """Take in what tasks hold on all open nodes now."""
+        self._unnamed = _minus(used, self._accounts.held_below(TENANT_MARK))
         self._renew(self._tenants.get(NO_TENANT))
 
     def on_held(self, account: str) -> None:

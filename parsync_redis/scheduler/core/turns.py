@@ -80,6 +80,7 @@ def larger_fitting(
     """
     if queue.tree is None or not queue.blocked.strict:
         return ()
+    queue.begin_plan()
     groups = queue.blocked.fitting(partitions, [*queue.blocked.strict])
     kinds = [queue.tree.first_of(group) for group in groups]
     return [waiting for waiting in kinds if waiting is not None]

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...model.amount import THOUSANDTHS
 from ...model.near import near_of, settled
 from ...model.needs import Resources
 from ...model.views import AGES_TOLD, VIEW_AGES
@@ -45,8 +44,6 @@ class View:
         self._digests: frozenset[str] = frozenset()
         self.scarce: frozenset[str] = frozenset()
         self._alive: set[str] = set()
-        # by name, the partition of a node and its index there; None until somebody asks
-        self._positions: dict[str, tuple[PartitionCopy, int]] | None = None
 
     def set_names(self, digest: str, names: Collection[str]) -> None:
         """Store the task names that a digest stands for; they never change."""
@@ -90,23 +87,6 @@ class View:
         """Return what is not free on all open nodes, by this copy."""
         return _sum(partition.used() for partition in self.partitions)
 
-    def free_on(self, name: str) -> dict[str, int]:
-        """Return what a node has free, in thousandths, `slots` too; {} for an unknown node."""
-        if self._positions is None:
-            self._positions = {
-                node.name: (partition, index)
-                for partition in self.partitions
-                for index, node in enumerate(partition.nodes)
-            }
-        if name not in self._positions:
-            return {}
-        facts = _facts(*self._positions[name])
-        free = {"slots": facts.free * THOUSANDTHS}
-        for name_left, amount in facts.amounts_left.items():
-            resource = name_left.partition("@")[0]
-            free[resource] = free.get(resource, 0) + amount
-        return free
-
     def rescale(self) -> None:
         """Compute the facts that depend on all nodes.
 
@@ -117,7 +97,6 @@ class View:
             digest for p in self.partitions for digest in p.offers.digests if digest
         )
         self._knowers.clear()
-        self._positions = None
         self._find_offers()
         self._alive = {
             node.name for p in self.partitions for node in p.nodes if node.state != "down"
