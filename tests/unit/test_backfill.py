@@ -11,7 +11,15 @@ from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.replies import Judged, Snapshot
-from parsync_redis.placement.backfill import CLOCKS_MS, LEAST_MS, LargeTask, choose, nearest, unused
+from parsync_redis.placement.backfill import (
+    CLOCKS_MS,
+    LEAST_MS,
+    LargeTask,
+    choose,
+    makes_room,
+    nearest,
+    unused,
+)
 from parsync_redis.placement.facts import Holder, NodeFacts
 from parsync_redis.placement.forecast import ExpectedEnd
 from parsync_redis.scheduler.core.core import Core
@@ -239,6 +247,26 @@ def test_a_barred_kind_is_placed_on_the_node_after_the_booking_ends() -> None:
     assert [claim[:2] for claim in claims_of(queue.turn())] == ["n1", "n1"]
     core.on_barred(BarredNodes())
     assert not core.queue.barred.bookings
+
+
+def test_an_equal_task_of_another_tenant_may_not_go_to_a_booked_node() -> None:
+    booking = Booking("n1", f"{BIG} for=l", "t", NOW)
+    equal = {tenant: Kind("big", "slots=4", "", tenant) for tenant in ("l", "m", "")}
+    barred = BarredNodes([booking])
+    assert {tenant: barred.of(kind) for tenant, kind in equal.items()} == {
+        "l": frozenset(),
+        "m": {"n1"},
+        "": {"n1"},
+    }
+    assert booking.whom == "task t (big slots=4 for l)"
+
+
+def test_a_task_makes_room_that_holds_what_another_asks_for() -> None:
+    needs = parse_needs("slots=4 gpu=2")
+    resources = ({"gpu": 2000}, {"gpu@0": 1000, "gpu@1": 1000}, {"gpu": 1000}, {})
+    holders = [Holder("n1", "t", held, 4) for held in resources]
+    assert [makes_room(holder, needs) for holder in holders] == [True, True, False, False]
+    assert not makes_room(Holder("n1", "t", {"gpu": 2000}, 3), needs)
 
 
 def test_names_of_one_group_part_while_one_of_them_is_barred() -> None:
