@@ -31,7 +31,7 @@ class Booking:
 
     @property
     def whom(self) -> str:
-        """Return the task for which the node is kept, for people: 'task a81f (big slots=8 for acme)'."""
+        """Return for whom the node is kept, for people: 'task a81f (big slots=8 for acme)'."""
         kind = split_kind(self.kind)
         tenant = f" for {kind.tenant}" if kind.tenant else ""
         return f"task {decode_id(self.task)} ({kind.name} {kind.needs}{tenant})"

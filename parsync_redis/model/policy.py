@@ -168,8 +168,8 @@ class DueShares:
         parent = _parent(name)
         weights = self._weights.get(parent, {})
         if self._policy.tenant(parent).children == STRICT:
-            first = min({*weights, name}, key=lambda child: (self._policy.tenant(child).rank, child))
-            return float(name == first)
+            ranks = {child: self._policy.tenant(child).rank for child in (*weights, name)}
+            return float(name == min(ranks, key=lambda child: (ranks[child], child)))
         weight = self._policy.tenant(name).weight
         return weight / (self._sums.get(parent, 0.0) + (0.0 if name in weights else weight))
 

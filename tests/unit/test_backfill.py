@@ -263,7 +263,12 @@ def test_an_equal_task_of_another_tenant_may_not_go_to_a_booked_node() -> None:
 
 def test_a_task_makes_room_that_holds_what_another_asks_for() -> None:
     needs = parse_needs("slots=4 gpu=2")
-    resources = ({"gpu": 2000}, {"gpu@0": 1000, "gpu@1": 1000}, {"gpu": 1000}, {})
+    resources: list[dict[str, int]] = [
+        {"gpu": 2000},
+        {"gpu@0": 1000, "gpu@1": 1000},
+        {"gpu": 1000},
+        {},
+    ]
     holders = [Holder("n1", "t", held, 4) for held in resources]
     assert [makes_room(holder, needs) for holder in holders] == [True, True, False, False]
     assert not makes_room(Holder("n1", "t", {"gpu": 2000}, 3), needs)
@@ -331,9 +336,7 @@ def test_a_booked_node_takes_other_tasks_that_cannot_starve_its_kind(
     every = ["slots=1", "slots=1 gpu=1", "slots=1 gpu=0.5 mem=64", "slots=1 gpu=2", "slots=3 gpu=1"]
     kinds = [Kind("work", needs) for needs in every]
     assert {kind.needs for kind in kinds if booking.bars(kind, None, NOW)} == barred
-    assert not any(booking.bars(kind, 10.0, NOW - 10) for kind in kinds), (
-        "they end before"
-    )
+    assert not any(booking.bars(kind, 10.0, NOW - 10) for kind in kinds), "they end before"
 
 
 def test_a_booking_of_a_leader_before_this_version_is_read() -> None:

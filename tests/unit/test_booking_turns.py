@@ -156,18 +156,15 @@ def test_no_tenant_gets_more_bookings_than_are_missing_to_its_share(data: st.Dat
     active = {tenant for tenant in TENANTS if held[tenant]} | waiting | own_children
     active |= {"c" for tenant in waiting if tenant.startswith("c/")}
     due = DueShares(read_policy(text), active)
-    below = {name for name in waiting - {"c"} if held[name] < SLOTS * due.of(name)}
-    for tenant in ("a", "b", "c"):
-        of_tenant = {name for name in bookings if name.split("/")[0] == tenant}
-        count = sum(bookings[name] for name in of_tenant)
-        others = {name for name in waiting if name.split("/")[0] != tenant}
-        if others and count:
-            without_last = held[tenant] + slots * (count - 1)
-            assert count == 1 or without_last < SLOTS * due.of(tenant)
-            assert count == 0 or held[tenant] < SLOTS * due.of(tenant) or not below & others & {
-                "a",
-                "b",
-            }
+    is_below = {tenant: held[tenant] < SLOTS * due.of(tenant) for tenant in ("a", "b", "c")}
+    waiting_roots = {tenant.split("/")[0] for tenant in waiting}
+    for root in waiting_roots:
+        count = sum(number for tenant, number in bookings.items() if tenant.split("/")[0] == root)
+        others = waiting_roots - {root}
+        if others and count > 1:
+            assert held[root] + slots * (count - 1) < SLOTS * due.of(root)
+        if count and not is_below[root]:
+            assert not any(is_below[other] for other in others)
 
 
 def two_nodes(free: int) -> tuple[Core, Queue]:

@@ -35,7 +35,7 @@ class VirtualStore(MemoryStore, Store):
         """Answer a plain command as a server does."""
         if command == "time":
             return self.now_ms // 1000, self.now_ms % 1000 * 1000
-        return self._answer(command, *args)
+        return self._reply_to(command, *args)
 
     def pipe(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Answer plain commands as a server does."""
@@ -49,7 +49,7 @@ class VirtualStore(MemoryStore, Store):
         """Return the address of the one server, which has none."""
         return ""
 
-    def _answer(self, command: str, key: str, *args: Any) -> Any:
+    def _reply_to(self, command: str, key: str, *args: Any) -> Any:
         match = _KEY.fullmatch(key)
         assert match is not None, f"not a key: {key}"
         family, number, kind, id = match.groups()

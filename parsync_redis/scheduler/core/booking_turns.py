@@ -26,7 +26,7 @@ class BookingTurns:
     """
 
     def __init__(self, queue: QueueCopy, view: View, groups: Collection[KindGroup]) -> None:
-        """groups: the large groups that find no seat."""
+        """Prepare the turns. groups: the large groups that find no seat."""
         assert queue.tree is not None, "without tenants the age decides"
         self._accounts = queue.accounts
         self._groups = groups

@@ -71,9 +71,7 @@ def tasks_left(queue: QueueCopy, waiting: WaitingKind, seated: int) -> int:
     return 0
 
 
-def larger_fitting(
-    queue: QueueCopy, partitions: Sequence[PartitionCopy]
-) -> Sequence[WaitingKind]:
+def larger_fitting(queue: QueueCopy, partitions: Sequence[PartitionCopy]) -> Sequence[WaitingKind]:
     """Return the kinds of tenants that need more than a waiting seat and may fit there now.
 
     Of each group only the kind that is next is returned.

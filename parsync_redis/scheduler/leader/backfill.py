@@ -193,9 +193,7 @@ class BackfillDuty:
         return ends_by_node
 
 
-def _in_turn(
-    large: Sequence[LargeKind], tasks: Sequence[tuple[str, str]]
-) -> list[tuple[str, str]]:
+def _in_turn(large: Sequence[LargeKind], tasks: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the tasks that may have bookings, in their turns.
 
     tasks: (id, kind) in the order of the queue, which decides without tenants.
