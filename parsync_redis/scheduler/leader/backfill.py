@@ -4,7 +4,7 @@ So small tasks do not starve large ones. The leader's ticks tell schedulers that
 The key has a TTL, so the bookings of a dead leader lapse.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from math import ceil
 from typing import Any, Final, cast
@@ -28,7 +28,7 @@ from ...placement.backfill import (
 )
 from ...placement.facts import NodeFacts
 from ...placement.forecast import ExpectedEnd
-from ...store.reads.live_nodes import facts_of, read_holders
+from ...store.reads.live_nodes import LiveNode, facts_of, read_holders
 from ...store.reads.times import read_times
 from ...store.reads.views import Directory, read_booked, read_live_nodes
 from ...store.repair.lost_leases import now_ms
@@ -99,11 +99,35 @@ class BackfillDuty:
             facts = [facts_of(state, kind.name, apps) for state in states.values()]
             by_kind[text] = by_lack(needs[text], facts, booked)
         now = now_ms(store)
-        ends_by_node: dict[str, list[ExpectedEnd]] = {}
+        with_turns = {kind.kind for kind in large if kind.turns is not None}
+        nodes, ends_by_node = self._look(by_kind, needs, with_turns, states, now)
+        previous = unused(before, ends_by_node, self._kinds)
+        waiting = [
+            LargeTask(kind, needs[kind], task, 1000 * ages[task])
+            for task, kind in _in_turn(large, tasks)
+        ]
+        open_nodes = sum(
+            state.node.state == "up" and not state.node.draining for state in states.values()
+        )
+        return choose(waiting, nodes, ends_by_node, previous, open_nodes, now)
+
+    def _look(
+        self,
+        by_kind: Mapping[str, Sequence[NodeFacts]],
+        needs: Mapping[str, Resources],
+        with_turns: Collection[str],
+        states: Mapping[str, LiveNode],
+        now: int,
+    ) -> tuple[dict[str, list[NodeFacts]], dict[str, list[ExpectedEnd]]]:
+        """Return by kind the nodes that may be booked, and by node the tasks that hold it.
+
+        by_kind: those that could hold its tasks, of which the first are looked at.
+        with_turns: the kinds with tenants. Nodes that such a tenant has won are left out.
+        """
         nodes: dict[str, list[NodeFacts]] = {text: [] for text in by_kind}
+        ends_by_node: dict[str, list[ExpectedEnd]] = {}
         self._kinds_before = self._kinds
         self._kinds = {}
-        with_turns = {kind.kind for kind in large if kind.turns is not None}
         for start in range(0, MOST_LOOKS * NEAREST, NEAREST):
             looked_at = {
                 text: facts[start : start + NEAREST]
@@ -124,15 +148,7 @@ class BackfillDuty:
                     if text not in with_turns
                     or not self._is_won(text, needs[text], ends_by_node.get(node.name, ()))
                 ]
-        previous = unused(before, ends_by_node, self._kinds)
-        waiting = [
-            LargeTask(kind, needs[kind], task, 1000 * ages[task])
-            for task, kind in _in_turn(large, tasks)
-        ]
-        open_nodes = sum(
-            state.node.state == "up" and not state.node.draining for state in states.values()
-        )
-        return choose(waiting, nodes, ends_by_node, previous, open_nodes, now)
+        return nodes, ends_by_node
 
     def _is_won(self, kind: str, needs: Resources, ends: Sequence[ExpectedEnd]) -> bool:
         """Return whether a task of the same tenant makes room for a task of a kind when it ends."""
