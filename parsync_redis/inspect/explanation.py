@@ -149,7 +149,7 @@ class _Explainer:
                 task.id, task.name, task.needs, Outlook.NEVER, why, task.priority, now_ms=now_ms
             )
         needs = reading.settled(task.needs)
-        facts = reading.facts(task.name, task.needs)
+        facts = reading.facts(split_kind(task.kind))
         classes = classify(needs, facts)
         able = not classes or can_hold(classes[0])
         by_name = {node.name: node for node in facts}
@@ -311,7 +311,7 @@ class _Explainer:
             [("zrange", key, 0, count - 1, False, True) for key, count in queues]
         )
         needs = self._reading.settled(kind.needs)
-        facts = find_fitting(needs, self._reading.facts(kind.name, kind.needs))
+        facts = find_fitting(needs, self._reading.facts(kind))
         nodes = [node for node in facts if node.open and not (node.booked or node.held_back)]
         return WaitingTasks(
             kind.name, needs, nodes, sorted(order for reply in replies for _, order in reply)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from .account import NO_TENANT, TENANT_MARK
 from .account_line import AccountLine, Ceiling
 from .amount import THOUSANDTHS, amount_number
-from .policy import Policy
+from .policy import DueShares, Policy, parents_of
 from .policy_document import rate_text
 
 
@@ -143,6 +143,7 @@ def tenant_views(
         for name in names
         if waiting.get(TENANT_MARK + name) or lines.get(TENANT_MARK + name, AccountLine()).count
     }
+    due_shares = DueShares(policy, active)
     views = []
     for name in sorted(names):
         account = TENANT_MARK + name
@@ -154,7 +155,7 @@ def tenant_views(
                 name,
                 entry.weight,
                 share_of_line(line, offered) if is_counted and offered else None,
-                due_share(policy, name, active),
+                due_shares.of(name),
                 _numbers(line.amounts.items()),
                 line.count if is_counted else None,
                 waiting.get(account, 0),
@@ -169,40 +170,10 @@ def tenant_views(
     return views
 
 
-def parents_of(tenant: str) -> list[str]:
-    """Return the tenants above a tenant, from the root down: `a`, `a/b` of `a/b/c`."""
-    words = tenant.split("/")
-    return ["/".join(words[:depth]) for depth in range(1, len(words))]
-
-
 def share_of_line(line: AccountLine, offered: Mapping[str, int]) -> float:
     """Return the dominant share: the largest part of any amount that the holders hold."""
     parts = (line.amounts.get(name, 0) / amount for name, amount in offered.items() if amount > 0)
     return max(parts, default=0.0)
-
-
-def due_share(policy: Policy, tenant: str, active: Iterable[str]) -> float:
-    """Return a tenant's part by the weights of the tenants that hold something or wait.
-
-    A tenant that neither holds nor waits counts among them here, because it asks for its part. If
-    the parent's children are "strict", the tenants before it are due everything first.
-    """
-    competing = {*active, tenant}
-    due = 1.0
-    for name in (*parents_of(tenant), tenant):
-        parent = name.rpartition("/")[0]
-        level = {sibling for sibling in competing if _parent(sibling) == parent} | {name}
-        if policy.tenant(parent).children == "strict":
-            first = min(level, key=lambda sibling: (policy.tenant(sibling).rank, sibling))
-            due = due if name == first else 0.0
-        else:
-            weights = sum(policy.tenant(sibling).weight for sibling in level)
-            due *= policy.tenant(name).weight / weights
-    return due
-
-
-def _parent(tenant: str) -> str:
-    return tenant.rpartition("/")[0]
 
 
 def _numbers(amounts: Iterable[tuple[str, int]]) -> dict[str, int | float]:

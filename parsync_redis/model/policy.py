@@ -7,6 +7,7 @@ tenant or limit, or as a pattern for each one without an entry of its own: `*` f
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -102,10 +103,13 @@ class Policy:
         """Return what counts for a tenant: its entry, else that of its pattern, else the defaults.
 
         name: `research/anna`; '' is the root, `-` the tenant of tasks without one, which has no
-        amounts. A tenant without an entry and without a pattern has a rank behind all entries.
+        amounts, and `research/-` the own tasks of research, which have the defaults. A tenant
+        without an entry and without a pattern has a rank behind all entries.
         """
         if not name:
             return TenantEntry(children=self.children)
+        if name.endswith(f"/{NO_TENANT}"):
+            return TenantEntry()
         entry = self.tenants.get(name) or self.tenants.get(_pattern_name(name))
         if entry is None:
             return TenantEntry(rank=len(self.tenants))
@@ -137,6 +141,48 @@ class Policy:
             elif name != NO_TENANT and self.tenants.get(_pattern_name(name), entry).at_most:
                 rows.append((account, UNBOUNDED))
         return sorted(rows)
+
+
+class DueShares:
+    """The part of the cluster that each tenant is due, by the weights of the active tenants.
+
+    active: the tenants that hold something or wait. A tenant that does neither counts among them
+    when it is asked for, because it asks for its part. If the children of a tenant are "strict",
+    the first of them is due everything.
+    """
+
+    def __init__(self, policy: Policy, active: Iterable[str]) -> None:
+        self._policy = policy
+        # by tenant, '' for the root, its active children with their weights
+        self._weights: dict[str, dict[str, float]] = {}
+        for name in active:
+            self._weights.setdefault(_parent(name), {})[name] = policy.tenant(name).weight
+        self._sums = {parent: sum(weights.values()) for parent, weights in self._weights.items()}
+
+    def of(self, tenant: str) -> float:
+        """Return the part that a tenant is due, of 1."""
+        return prod(self._part(name) for name in (*parents_of(tenant), tenant))
+
+    def _part(self, name: str) -> float:
+        """Return the part of what its parent is due."""
+        parent = _parent(name)
+        weights = self._weights.get(parent, {})
+        if self._policy.tenant(parent).children == STRICT:
+            ranks = {child: self._policy.tenant(child).rank for child in (*weights, name)}
+            return float(name == min(ranks, key=lambda child: (ranks[child], child)))
+        weight = self._policy.tenant(name).weight
+        return weight / (self._sums.get(parent, 0.0) + (0.0 if name in weights else weight))
+
+
+def _parent(tenant: str) -> str:
+    """Return the tenant above a tenant; '' is the root."""
+    return tenant.rpartition("/")[0]
+
+
+def parents_of(tenant: str) -> list[str]:
+    """Return the tenants above a tenant, from the root down: `a`, `a/b` of `a/b/c`."""
+    words = tenant.split("/")
+    return ["/".join(words[:depth]) for depth in range(1, len(words))]
 
 
 def _pattern_name(tenant: str) -> str:

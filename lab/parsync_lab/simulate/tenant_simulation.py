@@ -1,14 +1,15 @@
 """A simulation of tenants: the schedulers share the nodes among them, in virtual time.
 
 The schedulers' plans go to the store in memory, as in a replay of a trace (replay/replay.py). At
-each tick tasks end, tasks come, and the schedulers carry out plans by turns in random order.
+each tick tasks end, tasks come, and the schedulers carry out plans by turns in random order. The
+first scheduler leads: it books nodes for large tasks with each renewal of its lease.
 """
 
 import heapq
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,8 +20,13 @@ from parsync_redis.model.needs import Resources
 from parsync_redis.model.options import Strategy, TaskOptions
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission
+from parsync_redis.model.times import RunTimes
 from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.leader.backfill import BackfillDuty
+from parsync_redis.scheduler.process.booking_reader import BookingReader
+from parsync_redis.scheduler.process.membership import RENEWALS_PER_LEASE
 from parsync_redis.scheduler.process.plan_runner import PlanRunner
+from parsync_redis.store.cluster import DEFAULT_LEASE_S
 from parsync_redis.store.store import Store
 
 from ..replay.virtual_store import VirtualStore
@@ -68,6 +74,7 @@ class TenantSimulation:
     """Schedulers, nodes and the tasks of some tenants.
 
     named: whether tasks name their tenants; otherwise the age decides.
+    books: whether the leader books nodes for large tasks.
     """
 
     def __init__(
@@ -76,13 +83,15 @@ class TenantSimulation:
         loads: Sequence[TenantLoad],
         dice: np.random.SeedSequence,
         named: bool = True,
+        books: bool = True,
     ) -> None:
         self.parameters = parameters
         self.measure = TenantMeasure()
         self._named = named
         self._loads = loads
         self._memory = VirtualStore("simulated")
-        self._store = cast(Store, self._memory)
+        self._store: Store = self._memory
+        self._times = self._memory.times.setdefault(TENANT_TASK, RunTimes())
         rng_seed, *core_seeds = dice.spawn(1 + parameters.schedulers)
         self._rng = np.random.default_rng(rng_seed)
         self.cores = [
@@ -96,6 +105,13 @@ class TenantSimulation:
             for number, seed in enumerate(core_seeds)
         ]
         self._runners = [PlanRunner(self._store, core) for core in self.cores]
+        self._readers = [
+            BookingReader(self._store, core, parameters.gap_s, DEFAULT_LEASE_S)
+            for core in self.cores
+        ]
+        self._leader = BackfillDuty(self._store, DEFAULT_LEASE_S, self._readers[0].large)
+        self._books = books
+        self._led_s = 0.0
         # a heap of (end, number of the placement, tenant, place)
         self._running: list[tuple[float, int, str, Place]] = []
         self._held: dict[str, int] = defaultdict(int)
@@ -133,6 +149,8 @@ class TenantSimulation:
         self._memory.now_ms = round(now_s * 1000)
         self._end_until(now_s)
         self._submit_until(now_s)
+        if self._books:
+            self._book(number, now_s)
         for core in self.cores:
             core.on_tick(number)
             core.on_wake(0)
@@ -142,6 +160,15 @@ class TenantSimulation:
             if not any(busy):
                 break
         self.measure.slots_held.append((now_s, dict(self._held)))
+
+    def _book(self, number: int, now_s: float) -> None:
+        """Do the leader's pass if it is due; once a gap each scheduler looks at the bookings."""
+        if now_s >= self._led_s + DEFAULT_LEASE_S / RENEWALS_PER_LEASE:
+            self._led_s = now_s
+            self._leader.work(now_s)
+        reader = self._readers[number % len(self._readers)]
+        reader.heard = self._leader.booked
+        reader.work(now_s)
 
     def _turn(self, index: int, now_s: float, run_s: float) -> bool:
         """Carry out one plan of a scheduler; return whether there was something to do."""
@@ -156,6 +183,8 @@ class TenantSimulation:
 
     def _register(self) -> None:
         commands = self._store.commands
+        partitions = self.parameters.partitions
+        self._store.run(commands.configure({"partitions": partitions, "shards": 1}))
         tasks = KnownTasks.of({TENANT_TASK: None})
         offer = offer_with(Resources.of(SIM_NODE_SLOTS), tasks)
         for number in range(self.parameters.scaled_slots // SIM_NODE_SLOTS):
@@ -203,6 +232,7 @@ class TenantSimulation:
         while self._running and self._running[0][0] <= now_s:
             _, _, tenant, place = heapq.heappop(self._running)
             self._held[tenant] -= len(place.slots)
+            self._times.add(1000 * now_s - place.since_ms)
             ended[place.partition].append(place)
         for partition, places in ended.items():
             finish = self._store.commands.finish([(place, "succeeded", "") for place in places])

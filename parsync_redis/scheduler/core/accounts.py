@@ -138,10 +138,13 @@ class AccountsCopy:
         self._now_ms[shard] = max(self._now_ms[shard], now_ms)
 
     def reserve(self, shard: int, asks: Iterable[Ask], tasks: int) -> None:
-        """Let so many tasks count as held, until `settle`."""
+        """Let so many tasks count as held, until `settle`; less than 0 take a reservation back."""
+        reserved = self._reserved[shard]
         for account, amounts in asks:
             total = {name: amount * tasks for name, amount in amounts.items()}
-            _add_to(self._reserved[shard].setdefault(account, {}), total, 1)
+            _add_to(reserved.setdefault(account, {}), total, 1)
+            if not any(reserved[account].values()):
+                del reserved[account]
             if account.startswith(TENANT_MARK):
                 self._add(account, total, 1)
 
@@ -153,6 +156,10 @@ class AccountsCopy:
             if account.startswith(TENANT_MARK):
                 self._add(account, amounts, -1)
         return [*reserved]
+
+    def tenants(self) -> list[str]:
+        """Return the names of the tenants that hold something."""
+        return [account.removeprefix(TENANT_MARK) for account in self._held]
 
     def _add(self, account: str, amounts: AccountAmounts, sign: int) -> None:
         """Add to what a tenant holds in all shards, or take away."""

@@ -1,10 +1,12 @@
 """The turns in which waiting kinds get seats in one plan: by age, or by the tree of tenants."""
 
 import heapq
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Protocol
 
+from ...model.kind import Kind
 from .kind_group import KindGroup, WaitingKind
+from .partition import PartitionCopy
 from .queue import QueueCopy
 from .tenants import Tree
 
@@ -67,6 +69,28 @@ def tasks_left(queue: QueueCopy, waiting: WaitingKind, seated: int) -> int:
         return 1
     queue.on_full(waiting, room)
     return 0
+
+
+def larger_fitting(queue: QueueCopy, partitions: Sequence[PartitionCopy]) -> Sequence[WaitingKind]:
+    """Return the kinds of tenants that need more than a waiting seat and may fit there now.
+
+    Of each group only the kind that is next is returned.
+    """
+    if queue.tree is None or not queue.blocked.strict:
+        return ()
+    queue.begin_plan()
+    groups = queue.blocked.fitting(partitions, [*queue.blocked.strict])
+    kinds = [queue.tree.first_of(group) for group in groups]
+    return [waiting for waiting in kinds if waiting is not None]
+
+
+def gives_way(queue: QueueCopy, kind: Kind, larger: Iterable[WaitingKind]) -> bool:
+    """Return whether a taken task leaves its seat to a larger task of a tenant that goes before.
+
+    Without the slot of the taken task the larger task has no room, and its tenant's turn is lost.
+    """
+    tree = queue.tree
+    return tree is not None and any(tree.goes_before(w.kind.tenant, kind.tenant) for w in larger)
 
 
 class AgeTurns:
