@@ -17,6 +17,9 @@ from .ranking import Ranking
 KINDS_AT_ONCE: Final = 64
 """Maximum number of kinds of one account that leave at a time."""
 
+MARKS_AT_ONCE: Final = 100
+"""Maximum number of accounts that the takes of one plan mark as full."""
+
 AccountKey = tuple[int, str]
 """A shard and an account."""
 
@@ -27,6 +30,11 @@ class FullAccounts:
     unexplained: kinds whose reason is to be found.
     """
 
+    # A kind waits until its account changes. A scheduler is woken for that only if the account is
+    # marked as full (lua/lib/kind/accounts.lua). A take that refuses tasks marks the account. But a
+    # take that fills an account exactly refuses none, and a kind may come while an account is full.
+    # So the next take asks for no task of one kind of each account without a mark, and marks it.
+
     def __init__(self, accounts: AccountsCopy) -> None:
         self._accounts = accounts
         self._kinds: dict[AccountKey, Ranking[WaitingKind]] = {}
@@ -34,8 +42,15 @@ class FullAccounts:
         self._roomier: dict[AccountKey, None] = {}
         # by account, when its next token comes (server time)
         self._due_ms: dict[AccountKey, float] = {}
+        # accounts without a mark
+        self._unmarked: dict[AccountKey, None] = {}
         self.unexplained: dict[WaitingKind, None] = {}
         self._explained: OrderedDict[WaitingKind, None] = OrderedDict()
+
+    @property
+    def any_unmarked(self) -> bool:
+        """True if a take must mark an account as full."""
+        return bool(self._unmarked)
 
     @property
     def any_roomier(self) -> bool:
@@ -48,11 +63,24 @@ class FullAccounts:
         waiting.full = room.account
         self._kinds.setdefault(key, Ranking()).set(waiting, waiting.first)
         self.unexplained[waiting] = None
-        self._wait_for_token(key, room)
+        self._wait_for(key, room)
 
-    def _wait_for_token(self, key: AccountKey, room: Room) -> None:
+    def _wait_for(self, key: AccountKey, room: Room) -> None:
+        """Wait for the next token of an account, or for a task that leaves the account."""
         if room.due_ms < inf:
             self._due_ms[key] = min(room.due_ms, self._due_ms.get(key, inf))
+        if self._accounts.must_mark(room, key[0]):
+            self._unmarked[key] = None
+
+    def take_unmarked(self) -> list[WaitingKind]:
+        """Return a kind of each account that a take must mark as full, MARKS_AT_ONCE at most.
+
+        An account is returned once.
+        """
+        keys = [*islice(self._unmarked, MARKS_AT_ONCE)]
+        for key in keys:
+            del self._unmarked[key]
+        return [next(iter(self._kinds[key])) for key in keys]
 
     def on_line(self, waiting: WaitingKind) -> None:
         """Note that the line of a kind without room has changed."""
@@ -73,6 +101,7 @@ class FullAccounts:
         if not len(ranking):
             del self._kinds[key]
             self._roomier.pop(key, None)
+            self._unmarked.pop(key, None)
             self._due_ms.pop(key, None)
 
     def on_account(self, shard: int, account: str) -> None:
@@ -108,7 +137,7 @@ class FullAccounts:
             waiting = top[1]
             room = self._accounts.room(waiting.asks, waiting.shard)
             if room.tasks <= 0 and room.account == key[1]:
-                self._wait_for_token(key, room)
+                self._wait_for(key, room)
                 self._roomier.pop(key, None)
                 break
             if room.account == key[1] and room.tasks <= len(leaving):
