@@ -8,7 +8,7 @@ from parsync_redis.model.kind import Kind
 from parsync_redis.model.replies import Took
 from parsync_redis.scheduler.core.accounts import AccountsCopy, asks_of
 from parsync_redis.scheduler.core.core import Core
-from parsync_redis.scheduler.core.full_accounts import MARKS_AT_ONCE
+from parsync_redis.scheduler.core.full_accounts import KINDS_AT_ONCE, LOOKS_AT_ONCE, MARKS_AT_ONCE
 from parsync_redis.scheduler.core.queue import QueueCopy
 from parsync_redis.scheduler.core.view import View
 from tests.kit.core_rig import Queue, make, marks, node, reasons, see, takes
@@ -306,3 +306,63 @@ def test_a_kind_comes_back_when_the_policy_has_an_entry_for_many_accounts():
     assert not queue.groups
     queue.update(Took("2", 0, changes=[("=customer:*", "n=0 of units=5")]))
     assert [waiting.kind.text for waiting in queue.full.leave()] == [kind]
+
+
+def test_many_kinds_of_a_roomier_account_are_looked_at_call_by_call() -> None:
+    queue = QueueCopy(View(1, 1.0))
+    count = 5 * KINDS_AT_ONCE
+    kinds = [(f"w{number} slots=1 under=a,b", f"1 {number} {number}") for number in range(count)]
+    full_a = ("=a", "n=1 units=1 full of units=1")
+    queue.update(Took("1", 0, changes=[full_a, ("=b", "n=0 of units=1"), *kinds]))
+    full_b = ("=b", "n=1 units=1 full of units=1")
+    queue.update(Took("2", 0, changes=[("=a", "n=0 of units=999"), full_b]))
+    moved = []
+    while queue.full.any_roomier:
+        assert queue.full.leave() == []
+        moved.append(sum(waiting.full == "b" for waiting in queue.kinds[0].values()))
+    assert moved == [*range(KINDS_AT_ONCE, count + 1, KINDS_AT_ONCE)]
+
+
+def test_many_roomier_accounts_have_turns_call_by_call() -> None:
+    queue = QueueCopy(View(1, 1.0))
+    limits = [f"l:{number}" for number in range(2 * LOOKS_AT_ONCE)]
+    kinds = [
+        (f"w slots=1 under={limit}", f"5 {order} {order}") for order, limit in enumerate(limits)
+    ]
+    queue.update(Took("1", 0, changes=[(f"={limit}", "n=0 full of units=0") for limit in limits]))
+    queue.update(Took("2", 0, changes=kinds))
+    queue.update(Took("3", 0, changes=[(f"={limit}", "n=0 of units=9") for limit in limits]))
+    assert len(queue.full.leave()) == LOOKS_AT_ONCE // 2, "each account is looked at twice"
+    count = LOOKS_AT_ONCE // 2
+    while queue.full.any_roomier:
+        count += len(queue.full.leave())
+    assert count == len(limits)
+
+
+class CountingTime(float):
+    """A time that counts how often it is compared."""
+
+    compared = 0
+
+    def __ge__(self, other: float) -> bool:
+        type(self).compared += 1
+        return float(self) >= other
+
+
+def test_only_tokens_that_are_due_are_looked_at() -> None:
+    queue = QueueCopy(View(1, 1.0), 2)
+    rate = "rate=1/1000 burst=1"
+    for shard in range(2):
+        changes = []
+        for number in range(1000):
+            kind = f"w slots=1 under=l:{number}"
+            changes.append((f"=l:{number}", f"n=1 units=1 next={2000 + number} of {rate}"))
+            changes.append((kind, f"1 {number} {number}"))
+        queue.update(Took("1", 1000, changes=changes, shard=shard))
+    assert [queue.full.due_ms(shard) for shard in range(2)] == [2000, 2000]
+    queue.accounts.on_time(0, 2002)
+    queue.full.on_time(0, CountingTime(2002))
+    assert CountingTime.compared < 10, "there are 2,000 tokens"
+    assert [queue.full.due_ms(shard) for shard in range(2)] == [2003, 2000]
+    leaving = {waiting.kind.limits for waiting in queue.full.leave()}
+    assert leaving == {"l:0", "l:1", "l:2"}
