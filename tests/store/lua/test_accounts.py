@@ -366,3 +366,25 @@ def test_a_rate_that_is_not_used_up_any_more_leaves_no_line(limited: Limited):
     words = [limited.run(limited.commands.recount(["stripe"]))[0] for _ in range(100)]
     assert {*words} <= {"sound", "idle"}
     assert not limited.client.hexists(limited.drive.keys.queue("accounts"), "stripe")
+
+
+@pytest.mark.parametrize("first", ["recount", "repair_task"])
+def test_a_run_whose_line_is_lost_keeps_its_accounts(limited: Limited, first: str):
+    limited.set(("stripe", "units=4"), ("customer:*", "units=9"))
+    options = TaskOptions(tenant="acme/web", limits="customer:7,stripe*2")
+    kind = "work slots=1 for=acme/web under=customer:7,stripe*2"
+    message = b'{"headers": {"task": "work"}}'
+    limited.run(limited.commands.submit([Submission(id, "work", message, options) for id in "abc"]))
+    took = limited.take(kind, 2)
+    for number in range(2):
+        limited.start(took, number)
+    limited.client.hdel(limited.drive.keys.queue("tasks"), "a")
+    if first == "recount":
+        limited.run(limited.commands.recount(["stripe", "customer:7", "@acme", "@acme/web"]))
+        assert limited.ids(kind) == []
+    assert limited.run(limited.commands.repair_task("a", "why")) == "running"
+    assert limited.drive.line("a").kind == kind
+    assert limited.ids(kind) == [], "both runs count"
+    assert repair_all(limited.drive.store, dry=True) == []
+    assert limited.line("stripe").startswith("n=2 units=4 full of")
+    assert limited.line("@acme/web").startswith("n=2 slots=2 of")
