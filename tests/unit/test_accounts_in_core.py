@@ -366,3 +366,20 @@ def test_only_tokens_that_are_due_are_looked_at() -> None:
     assert [queue.full.due_ms(shard) for shard in range(2)] == [2003, 2000]
     leaving = {waiting.kind.limits for waiting in queue.full.leave()}
     assert leaving == {"l:0", "l:1", "l:2"}
+
+
+def test_a_kind_that_leaves_within_a_plan_keeps_no_other_kind_of_its_group_from_seats() -> None:
+    core = sees()
+    queue = Queue(core).account("r", "n=1 units=1 full of units=1")
+    queue.account("b", "n=0 of units=1").account("s", "n=0 of units=1")
+    movers = [f"m{number} slots=1 under=b,r" for number in range(KINDS_AT_ONCE)]
+    for number, kind in enumerate([*movers, "last slots=1 under=r"]):
+        queue.add(kind, 1, first=1 + number)
+    told(queue)
+    core.plan()
+    queue.add("plain slots=1", 1, first=500)
+    queue.add("x slots=1 under=s", 1, first=501).add("y slots=1 under=s", 1, first=502)
+    queue.account("b", "n=1 units=1 full of units=1").account("s", "n=0 of units=1")
+    told(queue.account("r", "n=0 of units=999"))
+    # the movers leave r for b first, so the last kind comes back while the plan is made
+    assert ("last slots=1 under=r", 1) in takes(core.plan())

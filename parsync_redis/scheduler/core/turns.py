@@ -91,7 +91,8 @@ class AgeTurns:
                 unseated = tasks_left(queue, waiting, self.seated.get(waiting, 0))
                 if unseated > 0:
                     return waiting, unseated
-            self._tried.add(group)
+            if not waiting.full:  # a kind that has left its group says nothing about the others
+                self._tried.add(group)
 
     def limit(self, waiting: WaitingKind, unseated: int) -> int:
         """Return how many seats are of use for a pick."""
