@@ -694,6 +694,8 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 
 -- bad_queues: return the error reply if a queue in which one of the tasks waits is damaged, or nil.
 
+-- write_waiting: write what waits now and what accounts hold; wake a scheduler if it may take more.
+
 -- Judge conditions on labels: zone:a|b, gpu_model:!t4, zone:*, vram_gb:>=24. The label of a node
 -- may have several values. parsync_redis/model/condition.py does the same for the view; a property
 -- test compares the two.
