@@ -8,7 +8,8 @@
 --   since: the version at which the scheduler's copy of `kinds` stands, '0' for none
 --   most: how many changed lines the scheduler wants to be told, and how many due tasks are looked
 --     at
---   limit: how many tasks of the kind the scheduler wants; 1,000 in all
+--   limit: how many tasks of the kind the scheduler wants; 1,000 in all. 0: none, but accounts of
+--     the kind that have no room for a task are marked as full
 --   salt: '.SCHEDULER.RANDOM', the end of the scheduler's attempts. The salt tells the attempts
 --     from those of other schedulers, and from those of takes that the server lost,
 --     docs/decisions/0016. If takes were undone, 'u' and their number follow: a take that is undone

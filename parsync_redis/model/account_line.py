@@ -39,8 +39,8 @@ class AccountLine:
     amounts: by name, `units` of a limit, `slots` and resources of a tenant, in thousandths.
     next_ms: until when (server time) the rate of a limit is used up, as GCRA counts; None if no
         task started lately.
-    is_full: whether a take has refused tasks because of the account; a scheduler is told so only in
-        one of several shards.
+    is_full: whether a take has refused tasks because of the account: a scheduler is woken when a
+        task leaves it.
     is_damaged: whether the line cannot be read: the account has room for nothing until the leader
         has counted its holders.
     """

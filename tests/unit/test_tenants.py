@@ -171,11 +171,11 @@ def test_a_tenant_at_its_ceiling_gives_way() -> None:
     core = sees(40)
     queue = wait(core, {"a": 1000, "b": 1000}).account("@a", "n=9 slots=9 of slots=12")
     tell(queue)
-    assert shares(core) == {"a": 4, "b": 36}
+    assert shares(core) == {"a": 3, "b": 37}
     tell(queue.account("@a", "n=12 slots=12 of slots=12"))
     assert shares(core) == {"b": 40}
     tell(queue.account("@a", "n=10 slots=10 of slots=12").account("@b", "n=20 slots=20 of -"))
-    assert shares(core) == {"a": 3, "b": 37}
+    assert shares(core) == {"a": 2, "b": 38}
 
 
 def test_a_policy_that_changes_counts_at_once() -> None:

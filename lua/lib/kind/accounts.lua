@@ -4,7 +4,8 @@
 --   n=3 slots=12 gpu=3                         a tenant
 --   n=3 units=4 next=1732161994123.250 full    a limit
 -- next: until when (ms) its rate is used up, see lib/kind/ceilings.lua
--- full: a take has refused tasks because of the account: when holders leave, a scheduler is woken.
+-- full: a take has refused tasks because of the account, or was asked for no task and has found no
+--   room for one: when holders leave, a scheduler is woken.
 --   A line without holders is there only if no task has room: set_policy tells schedulers of it
 -- The zset `holders:ACCOUNT` has the ids of the tasks, by the time (ms) since which each counts.
 -- A damaged line stays as it is, and its account has room for nothing, until `recount` writes the

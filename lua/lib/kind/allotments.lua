@@ -83,12 +83,12 @@ local function read_allotments(names)
   end
 end
 
--- account_line: return 'HELD of CEILING' of an account that this call has read. In one of several
--- shards HELD may end with ' full': then the leader knows that tasks wait here.
+-- account_line: return 'HELD of CEILING' of an account that this call has read. HELD may end with
+-- ' full': then a scheduler knows that it is woken when the account has room.
 local function account_line(name)
   local account = ACCOUNTS[name]
   local held_text = account.count and account_text(account) or 'damaged'
-  local mark = account.is_divided and account.count and account.full and ' full' or ''
+  local mark = account.count and account.full and ' full' or ''
   return held_text .. mark .. ' of ' .. account.ceiling_text
 end
 

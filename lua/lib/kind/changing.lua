@@ -91,6 +91,7 @@ local function write_accounts()
     local is_waited_for = account.full and (account.is_shut or account.is_divided)
     local has_rate_used = (account.next or 0) > tonumber(now_ms())
     if account.count == 0 and not is_waited_for and not has_rate_used then
+      account.full = false
       emptied[#emptied + 1] = name
     elseif account.is_doubtful then
       lines[#lines + 1] = name

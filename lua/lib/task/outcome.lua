@@ -95,13 +95,6 @@ local function note_ends(ends)
   end
 end
 
--- write_waiting: write what waits now and what accounts hold; wake a scheduler if it may take more.
-local function write_waiting(channel)
-  if write_changes(KEY.meta, KEY.kinds, KEY.changed) then
-    wake(channel, KEY.meta)
-  end
-end
-
 -- leave_ended: take ended tasks out of their accounts. ids_by_kind: {kind -> ids}; channel: false
 -- if accept_outcomes will write the accounts.
 local function leave_ended(ids_by_kind, channel)

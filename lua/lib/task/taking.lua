@@ -33,11 +33,12 @@ local function write_holders()
 end
 
 -- take_first: choose the first tasks of a kind, `limit` at most: put them into GIVEN and ATTEMPTS,
--- or into NOT_TAKEN. number: the row of the kind in this call; tasks, taken, running: the keys.
+-- or into NOT_TAKEN. A limit of 0 only marks accounts that have no room for a task. number: the row
+-- of the kind in this call; tasks, taken, running: the keys.
 local function take_first(number, kind, limit, salt, tasks, taken, running)
   local counts = has_accounts(kind)
   if counts then
-    limit = counting().room_of(kind, tonumber(limit))
+    limit = math.min(tonumber(limit), counting().room_of(kind, math.max(1, tonumber(limit))))
   end
   local ids, id_behind = first_of(kind, limit)
   local size = #ids

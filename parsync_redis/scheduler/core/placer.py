@@ -328,6 +328,8 @@ class Placer:
         self.left_behind = set() if room else {*reserved, *shards_left}
         for waiting, count in seat_order.seated.items():
             self.plan.look_at(waiting.shard).take.append((waiting.kind.text, count))
+        for waiting in self._queue.full.take_unmarked():
+            self.plan.look_at(waiting.shard).take.append((waiting.kind.text, 0))
         self._freshness.passes += 1
 
     def _seats_of_kind(

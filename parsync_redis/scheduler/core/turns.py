@@ -53,9 +53,7 @@ def turns_of(queue: QueueCopy, changed: Collection[int]) -> Turns:
 def tasks_left(queue: QueueCopy, waiting: WaitingKind, seated: int) -> int:
     """Return how many tasks of a kind may get seats besides those that have some.
 
-    A kind for whose tasks an account has no room leaves its group. If a ceiling has room for some,
-    one more is asked for: a take that refuses a task marks the account, and a scheduler is woken
-    when it has room again (lua/lib/kind/ceilings.lua).
+    A kind for whose tasks an account has no room leaves its group.
     """
     unseated = waiting.count - seated
     if unseated <= 0 or not waiting.asks:
@@ -65,8 +63,6 @@ def tasks_left(queue: QueueCopy, waiting: WaitingKind, seated: int) -> int:
         return unseated
     if room.tasks > 0:
         return int(room.tasks)
-    if room.tasks == 0 and seated and not room.by_rate:
-        return 1
     queue.on_full(waiting, room)
     return 0
 
@@ -119,7 +115,8 @@ class AgeTurns:
                 unseated = tasks_left(queue, waiting, self.seated.get(waiting, 0))
                 if unseated > 0:
                     return waiting, unseated
-            self._tried.add(group)
+            if not waiting.full:  # a kind that has left its group says nothing about the others
+                self._tried.add(group)
 
     def limit(self, waiting: WaitingKind, unseated: int) -> int:
         """Return how many seats are of use for a pick."""

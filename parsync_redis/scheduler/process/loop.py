@@ -203,8 +203,11 @@ class Scheduler:
     def _wait_s(self, now_s: float) -> float:
         """Return how long to wait for a message.
 
-        The wait ends when an own tick, a delayed task or the end of a rest is due.
+        The wait ends when an own tick, a delayed task or the end of a rest is due. There is no wait
+        while the next plan goes on with kinds that may have room again.
         """
+        if self.core.queue.full.any_roomier:
+            return 0.0
         due_s = self.ticks.due_s(self._interval_s)
         if self._rests and not self.ticks.is_own:
             due_s = now_s + self.config.gap_s / RESTS_PER_GAP

@@ -116,7 +116,7 @@ class Accounts:
     def line(self, account: str) -> str:
         """Return 'HELD of CEILING', as a scheduler hears it."""
         line = self.lines.get(account) or KeptAccount()
-        mark = " full" if line.full and self._ceiling(account).divided else ""
+        mark = " full" if line.full else ""
         return f"{line.text}{mark} of {self._own_text(account)}"
 
     def _own_text(self, account: str) -> str:
@@ -168,11 +168,13 @@ class Accounts:
         return self.lines.setdefault(account, KeptAccount())
 
     def room(self, kind: str, limit: int) -> int:
-        """Return how many tasks of a kind may be taken, `limit` at most."""
-        room = limit
-        for account, share in shares_of(kind):
-            room = min(room, self._room_in(account, share, limit))
-        return room
+        """Return how many tasks of a kind may be taken, `limit` at most.
+
+        With a limit of 0, the accounts without room for a task are marked as full.
+        """
+        tasks = max(1, limit)
+        rooms = [self._room_in(account, share, tasks) for account, share in shares_of(kind)]
+        return min([limit, *rooms])
 
     def _room_in(self, account: str, share: Mapping[str, int], limit: int) -> int:
         line = self._line(account)

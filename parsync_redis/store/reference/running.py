@@ -99,7 +99,9 @@ class Running(Tasks):
     def give_back(self, keys: Sequence[str], args: Args) -> list[str]:
         """Return tasks that this scheduler took to the queue."""
         words = [self._give_back(args.scheduler, r.id, r.attempt, r.how, r.why) for r in args.rows]
-        self.write_kinds()
+        _, has_room = self.write_kinds()
+        if has_room:  # not for the tasks of this call: their scheduler has found no seat
+            self._wake(args.channel)
         return words
 
     def give_back_at(self, scheduler: str, id: str, attempt: str, how: str) -> str:

@@ -65,7 +65,7 @@ def test_a_take_gives_as_many_tasks_as_a_limit_has_room_for(limited: Limited):
     limited.submit("abcd")
     took = limited.take()
     assert [task.id for task in took.tasks] == ["a", "b"]
-    assert took.changes[-1] == ("=stripe", "n=2 units=2 of units=2")
+    assert took.changes[-1] == ("=stripe", "n=2 units=2 full of units=2")
     assert limited.ids() == []
     assert limited.client.zrange(limited.drive.keys.holders("stripe"), 0, -1) == [b"a", b"b"]
 
@@ -102,16 +102,38 @@ def test_a_take_that_finds_no_task_leaves_no_line(limited: Limited):
     assert limited.client.exists(limited.drive.keys.queue("accounts")) == 0
 
 
-def test_a_holder_that_leaves_a_full_account_wakes_a_scheduler(limited: Limited):
+@pytest.mark.parametrize("how", ["finish", "requeue", "cancel", "give back", "undo"])
+@pytest.mark.parametrize("limit", [9, 2], ids=["refused", "marked"])
+def test_a_holder_that_leaves_a_full_account_wakes_a_scheduler(
+    limited: Limited, how: str, limit: int
+):
+    commands = limited.commands
+    other_kind = KIND.replace("work", "other")
+    limited.run(commands.submit([Submission("z", "other", b"", UNDER)]))
     limited.submit("abc")
-    limited.run(limited.commands.take("s1", waits="wait"))
-    heard = limited.client.pubsub()
-    heard.ssubscribe(f"{limited.drive.keys.wakes()}:s1")
-    heard.get_message(timeout=5)
-    took = limited.run(limited.commands.take("s1", [(KIND, 9)], waits="wait"))
-    limited.run(limited.commands.finish([(limited.start(took), "succeeded", "")]))
-    assert heard.get_message(timeout=5)["data"] == b"wake"
-    heard.close()
+    took = limited.run(commands.take("s1", [(KIND, limit), (other_kind, 0)], waits="wait"))
+    task = took.tasks[0]
+    calls: Any = {
+        "finish": lambda: commands.finish([(limited.start(took), "succeeded", "")]),
+        "requeue": lambda: commands.requeue([(limited.start(took), "lost")]),
+        "cancel": lambda: commands.cancel(["a"]),
+        "give back": lambda: commands.give_back("s1", [("a", task.attempt, "", "")]),
+        "undo": lambda: commands.give_back("s1", [("a", task.attempt, "undo", "")]),
+    }
+    call = calls[how]()
+    channel = f"{limited.drive.keys.wakes()}:s1"
+    assert limited.drive.heard(lambda: limited.run(call), channel) == [(channel, b"wake")]
+
+
+def test_a_take_of_no_task_marks_full_accounts_only(limited: Limited):
+    limited.submit("abc")
+    assert limited.ids(limit=1) == ["a"]
+    assert limited.ids(limit=0) == []
+    assert limited.line("stripe") == "n=1 units=1 of units=2"
+    assert limited.ids(limit=1) == ["b"]
+    assert limited.line("stripe") == "n=2 units=2 of units=2"
+    assert limited.ids(limit=0) == []
+    assert limited.line("stripe") == "n=2 units=2 full of units=2"
 
 
 def test_units_patterns_and_the_exact_entry(limited: Limited):
@@ -134,8 +156,8 @@ def test_a_tenant_holds_at_most_its_ceiling_in_every_amount(limited: Limited):
         kinds.append(f"work slots=1 gpu=0.5 for={tenant}")
     assert limited.ids(kinds[0]) == ["a", "b"]
     assert limited.ids(kinds[1]) == []
-    assert limited.line("@acme") == "n=2 slots=2 gpu=1 of slots=4 gpu=1"
-    assert limited.line("@acme/a") == "n=2 slots=2 gpu=1 of slots=3"
+    assert limited.line("@acme") == "n=2 slots=2 gpu=1 full of slots=4 gpu=1"
+    assert limited.line("@acme/a") == "n=2 slots=2 gpu=1 full of slots=3"
 
 
 def test_a_limit_that_the_policy_does_not_know_is_refused_or_waits(limited: Limited):
@@ -232,7 +254,7 @@ def test_the_first_count_after_damage_misses_no_held_task(limited: Limited, dama
     taken = limited.ids()
     limited.run(count)
     assert [*taken, *limited.ids()] == ["c"]
-    assert limited.line("stripe").startswith("n=3 units=3 of")
+    assert limited.line("stripe").startswith("n=3 units=3 full of")
 
 
 def test_a_rate_has_nothing_left_after_damage(limited: Limited):
@@ -344,3 +366,25 @@ def test_a_rate_that_is_not_used_up_any_more_leaves_no_line(limited: Limited):
     words = [limited.run(limited.commands.recount(["stripe"]))[0] for _ in range(100)]
     assert {*words} <= {"sound", "idle"}
     assert not limited.client.hexists(limited.drive.keys.queue("accounts"), "stripe")
+
+
+@pytest.mark.parametrize("first", ["recount", "repair_task"])
+def test_a_run_whose_line_is_lost_keeps_its_accounts(limited: Limited, first: str):
+    limited.set(("stripe", "units=4"), ("customer:*", "units=9"))
+    options = TaskOptions(tenant="acme/web", limits="customer:7,stripe*2")
+    kind = "work slots=1 for=acme/web under=customer:7,stripe*2"
+    message = b'{"headers": {"task": "work"}}'
+    limited.run(limited.commands.submit([Submission(id, "work", message, options) for id in "abc"]))
+    took = limited.take(kind, 2)
+    for number in range(2):
+        limited.start(took, number)
+    limited.client.hdel(limited.drive.keys.queue("tasks"), "a")
+    if first == "recount":
+        limited.run(limited.commands.recount(["stripe", "customer:7", "@acme", "@acme/web"]))
+        assert limited.ids(kind) == []
+    assert limited.run(limited.commands.repair_task("a", "why")) == "running"
+    assert limited.drive.line("a").kind == kind
+    assert limited.ids(kind) == [], "both runs count"
+    assert repair_all(limited.drive.store, dry=True) == []
+    assert limited.line("stripe").startswith("n=2 units=4 full of")
+    assert limited.line("@acme/web").startswith("n=2 slots=2 of")

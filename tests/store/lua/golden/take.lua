@@ -237,7 +237,8 @@ end
 --   n=3 slots=12 gpu=3                         a tenant
 --   n=3 units=4 next=1732161994123.250 full    a limit
 -- next: until when (ms) its rate is used up, see lib/kind/ceilings.lua
--- full: a take has refused tasks because of the account: when holders leave, a scheduler is woken.
+-- full: a take has refused tasks because of the account, or was asked for no task and has found no
+--   room for one: when holders leave, a scheduler is woken.
 --   A line without holders is there only if no task has room: set_policy tells schedulers of it
 -- The zset `holders:ACCOUNT` has the ids of the tasks, by the time (ms) since which each counts.
 -- A damaged line stays as it is, and its account has room for nothing, until `recount` writes the
@@ -301,8 +302,8 @@ local ACCOUNTS = {} -- name -> account, a table with the fields below
 -- read_allotments: read the allotments of those of these accounts whose ceilings are divided.
 -- names: {account, any, ...}.
 
--- account_line: return 'HELD of CEILING' of an account that this call has read. In one of several
--- shards HELD may end with ' full': then the leader knows that tasks wait here.
+-- account_line: return 'HELD of CEILING' of an account that this call has read. HELD may end with
+-- ' full': then a scheduler knows that it is woken when the account has room.
 
 -- list_wanting: let the leader find accounts that have refused tasks and have no allotment.
 
@@ -693,6 +694,8 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 
 -- bad_queues: return the error reply if a queue in which one of the tasks waits is damaged, or nil.
 
+-- write_waiting: write what waits now and what accounts hold; wake a scheduler if it may take more.
+
 -- Judge conditions on labels: zone:a|b, gpu_model:!t4, zone:*, vram_gb:>=24. The label of a node
 -- may have several values. parsync_redis/model/condition.py does the same for the view; a property
 -- test compares the two.
@@ -875,7 +878,8 @@ local BEHIND = {} -- kind -> the order of the first task that stays, nil if it i
 -- which accounts want an allotment.
 
 -- take_first: choose the first tasks of a kind, `limit` at most: put them into GIVEN and ATTEMPTS,
--- or into NOT_TAKEN. number: the row of the kind in this call; tasks, taken, running: the keys.
+-- or into NOT_TAKEN. A limit of 0 only marks accounts that have no room for a task. number: the row
+-- of the kind in this call; tasks, taken, running: the keys.
 
 local MADE_COUNTING
 function counting()
@@ -1043,7 +1047,7 @@ function counting()
   local function account_line(name)
     local account = ACCOUNTS[name]
     local held_text = account.count and account_text(account) or 'damaged'
-    local mark = account.is_divided and account.count and account.full and ' full' or ''
+    local mark = account.count and account.full and ' full' or ''
     return held_text .. mark .. ' of ' .. account.ceiling_text
   end
   local function pattern_of(name)
@@ -1272,6 +1276,7 @@ function counting()
       local is_waited_for = account.full and (account.is_shut or account.is_divided)
       local has_rate_used = (account.next or 0) > tonumber(now_ms())
       if account.count == 0 and not is_waited_for and not has_rate_used then
+        account.full = false
         emptied[#emptied + 1] = name
       elseif account.is_doubtful then
         lines[#lines + 1] = name
@@ -2035,7 +2040,8 @@ end
 --   since: the version at which the scheduler's copy of `kinds` stands, '0' for none
 --   most: how many changed lines the scheduler wants to be told, and how many due tasks are looked
 --     at
---   limit: how many tasks of the kind the scheduler wants; 1,000 in all
+--   limit: how many tasks of the kind the scheduler wants; 1,000 in all. 0: none, but accounts of
+--     the kind that have no room for a task are marked as full
 --   salt: '.SCHEDULER.RANDOM', the end of the scheduler's attempts. The salt tells the attempts
 --     from those of other schedulers, and from those of takes that the server lost,
 --     docs/decisions/0016. If takes were undone, 'u' and their number follow: a take that is undone
@@ -2127,7 +2133,7 @@ do -- choose_tasks
       local number, kind, limit, salt, tasks, taken, running = number, ARGV[row + 1], ARGV[row + 2], salt, tasks, taken, running
       local counts = has_accounts(kind)
       if counts then
-        limit = counting().room_of(kind, tonumber(limit))
+        limit = math_min(tonumber(limit), counting().room_of(kind, math_max(1, tonumber(limit))))
       end
       local first_of_1, first_of_2
       repeat -- first_of
