@@ -1,6 +1,7 @@
 """The limits of the chaos: 1 to 5 units at once, which most of its tasks ask for."""
 
 import random
+from collections import Counter
 from typing import Any, Final
 
 from parsync_redis.store.policy import change_policy, set_values
@@ -30,9 +31,25 @@ def draw_limits(dice: random.Random) -> dict[str, int]:
 def accounts_left(store: Store) -> list[str]:
     """Return a sentence for each account that holds something: right only while no task is held."""
     client: Any = store.client
-    holders = [*client.scan_iter(f"{store.keys.prefix('holders:', 0)}*", count=1000)]
-    lines = store.read("hgetall", store.keys.queue("accounts")).items()
+    left = []
+    for shard in range(store.keys.shards):
+        holders = client.scan_iter(f"{store.keys.prefix('holders:', shard)}*", count=1000)
+        lines = store.read("hgetall", store.keys.queue("accounts", shard)).items()
+        left += [f"account {name!r} of q{shard} has the line {text!r}" for name, text in lines]
+        left += [f"the key {key!r} is there" for key in holders]
+    return left
+
+
+def excess_allotments(store: Store) -> list[str]:
+    """Return a sentence for each limit whose shards may hold more than the limit together."""
+    keys = store.keys
+    sums = Counter[str]()
+    for shard in range(keys.shards if keys.shards > 1 else 0):
+        allotments = store.read("hmget", keys.queue("policy", shard), [f"={n}" for n in AT_ONCE])
+        for name, text in zip(AT_ONCE, allotments, strict=True):
+            sums[name] += int((text or b"").decode().rpartition("units=")[2] or 0)
     return [
-        *(f"account {name!r} has the line {text!r}" for name, text in lines),
-        *(f"the key {key!r} is there" for key in holders),
+        f"the shards may hold {units} units of {name}, which has {AT_ONCE[name]}"
+        for name, units in sums.items()
+        if units > AT_ONCE[name]
     ]

@@ -122,14 +122,14 @@ def play(
             seed,
             lambda what: say(f"{time.monotonic() - begun_s:7.1f} s  {what}"),
         )
-        _storm(storm, field.book, seconds, every_s, say)
+        storm_for(storm, field.book, seconds, every_s, say)
         _calm(storm, field, outcome, say)
     note_deaths(field.stack, outcome, begun_s, say)
     _check(field.stack, storm, field.book, outcome)
     return outcome
 
 
-def _storm(storm: Storm, book: Book, seconds: float, every_s: float, say: Say) -> None:
+def storm_for(storm: Storm, book: Book, seconds: float, every_s: float, say: Say) -> None:
     """Cause faults about every `every_s`, the first after a quiet moment."""
     end_s = time.monotonic() + seconds
     next_s = time.monotonic() + 1.0

@@ -7,6 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+import redis
+
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
 from parsync_redis.store.server.slot_map import SlotMap, slot_of
@@ -62,6 +64,10 @@ class SeveralStack(Stack):
         store = Store.from_url(self.several.url, self.cluster)
         store.config()
         return store
+
+    def client_of(self, key: str) -> redis.Redis:
+        """Return a client of the primary that has a key. Raises ServerUnreachable without one."""
+        return self.several.client(self.several.primary_of(key))
 
     def end_servers(self) -> None:
         """End the servers."""
