@@ -31,6 +31,9 @@ In this time takes must be exact again, and prove it.
 AGAIN_LEASES: Final = 2.0
 """Leases from a failover that lost writes until limits are exact again."""
 
+SHARDS: Final = 5
+"""So many that each primary has some, and so few that limits of 5 units are reached in one."""
+
 OF_ONE_SERVER: Final = ("kill server", "stop server", "line", "memory full")
 
 
@@ -101,7 +104,7 @@ def play_several(
     """Run the storm on several servers for so long, let it calm down, and check everything."""
     outcome = Outcome()
     begun_s = time.monotonic()
-    stack = SeveralStack(folder, seed, workers=WORKERS, program=find_wheel())
+    stack = SeveralStack(folder, seed, workers=WORKERS, shards=SHARDS, program=find_wheel())
     with several_at_work(stack, rate, patience_s=0.0, make=mixed) as field:
         storm = SeveralStorm(
             field, seed, lambda what: say(f"{time.monotonic() - begun_s:7.1f} s  {what}"), loses
