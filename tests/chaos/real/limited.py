@@ -2,10 +2,14 @@
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Final
 
 from parsync_redis.store.policy import change_policy, set_values
 from parsync_redis.store.store import Store
+from tests.kit.unit_locks import Units
+
+from .history import Event, Run
 
 AT_ONCE: Final = {f"limit-{n}": n for n in range(1, 6)}
 """How many units of each limit run at once."""
@@ -26,6 +30,24 @@ def draw_limits(dice: random.Random) -> dict[str, int]:
         return {}
     names = dice.sample(sorted(AT_ONCE), dice.choice((1, 1, 1, 2)))
     return {name: dice.randint(1, min(2, AT_ONCE[name])) for name in names}
+
+
+def freed_after_s(runs: Iterable[Run], events: Iterable[Event], units: Units) -> list[float]:
+    """Return, of each killed run under a limit whose task went back, the seconds from its last tick
+    until then: its units were free again.
+    """
+    back_s = {
+        (event.task, event.item["attempt"]): event.back_s
+        for event in events
+        if event.verb == "requeue" and event.word in ("pending", "dead", "cancelled")
+    }
+    return [
+        max(0.0, back_s[run.task, run.attempt] - run.last_s)
+        for run in runs
+        if (run.task, run.attempt, run.pid) in units.of_runs
+        and not run.ended
+        and (run.task, run.attempt) in back_s
+    ]
 
 
 def accounts_left(store: Store) -> list[str]:

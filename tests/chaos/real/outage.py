@@ -16,7 +16,6 @@ from itertools import pairwise
 from typing import Final
 
 from parsync_redis.store.repair.losses import Loss
-
 from tests.kit.unit_locks import Units
 
 from .history import Event, Run

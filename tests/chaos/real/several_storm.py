@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from parsync_redis.store.server.embedded import find_wheel
 from tests.kit.moving import can_move_at_once
-from tests.kit.unit_locks import read_units
+from tests.kit.unit_locks import Units
 
 from .clients import mixed
 from .failover import Several, cause, drain, several_at_work
 from .faults import FAULTS, Fault, Storm
+from .history import Run
 from .limited import excess_allotments
 from .moves import draw, move_one
 from .outage import exceeded
-from .play import Outcome, Say, check_units, note_deaths, runs_of, storm_for
+from .play import Outcome, Say, check_units, note_deaths, storm_for
 from .several import SeveralStack
 from .stack import WORKERS
 
@@ -128,18 +129,10 @@ def check_limits(field: Several, outcome: Outcome) -> None:
     """Check that no run was beyond its limits; after an outage that lost writes, no run that began
     when limits were exact again.
     """
-    folder = field.stack.folder
-    if not any(outage.loses for outage in field.outages):
-        check_units(folder, outcome)
-        return
-    units = read_units(folder)
-    beyond = exceeded(
-        runs_of(folder), units, field.outages, AGAIN_LEASES * field.stack.lease_s
-    )
-    outcome.broken += [f"a limit is exceeded after the outage: {what}" for what in beyond]
-    outcome.figures |= {
-        "overruns": len(beyond),
-        "overruns_near_outages": len(units.overruns),
-        "units_of_limits": dict(sorted(units.locked.items())),
-        "last_units": dict(sorted(units.last.items())),
-    }
+    again_s = AGAIN_LEASES * field.stack.lease_s
+
+    def judge(runs: Sequence[Run], units: Units) -> list[str]:
+        return exceeded(runs, units, field.outages, again_s)
+
+    has_lost = any(outage.loses for outage in field.outages)
+    check_units(field.stack, outcome, judge if has_lost else None)

@@ -39,9 +39,9 @@ class Limited:
         """Submit tasks named work."""
         return self.run(self.commands.submit([Submission(id, "work", b"", options) for id in ids]))
 
-    def take(self, kind: str = KIND, limit: int = 99) -> Took:
+    def take(self, kind: str = KIND, limit: int = 99, salt: str = "") -> Took:
         """Take tasks of a kind, and hear of all changes."""
-        return self.run(self.commands.take("s1", [(kind, limit)]))
+        return self.run(self.commands.take("s1", [(kind, limit)], salt=salt))
 
     def ids(self, kind: str = KIND, limit: int = 99) -> list[str]:
         """Take tasks of a kind; return their ids."""
@@ -310,6 +310,29 @@ def test_a_tenant_takes_nothing_while_its_ceiling_cannot_be_read(limited: Limite
     assert limited.ids("work slots=1 for=acme") == []
     limited.set(("@acme", "slots=1"))
     assert limited.ids("work slots=1 for=acme") == ["a"]
+
+
+@pytest.mark.parametrize("how_known", ["taken", "running"])
+def test_after_lost_writes_a_limit_counts_what_the_server_still_knows_and_is_exact(
+    limited: Limited, how_known: str
+):
+    limited.submit("abcde")
+    took = limited.take(limit=1)
+    known = limited.start(took) if how_known == "running" else None
+    lose_writes = limited.drive.keep_shard()
+    known = known or limited.start(took)
+    forgotten = limited.start(limited.take())
+    finish = limited.commands.finish([(known, "succeeded", ""), (forgotten, "succeeded", "")])
+    lose_writes()
+    assert limited.line("stripe") == "n=1 units=1 of units=2"
+    again = limited.take(salt=".7")
+    assert [task.id for task in again.tasks] == ["b"], "there is room for one"
+    assert again.tasks[0].attempt != forgotten.attempt
+    limited.start(again)
+    words = limited.run(finish)
+    assert words[1] == "stale", "a run whose take was lost ends nothing"
+    assert limited.ids() == (["c"] if words[0] == "ok" else [])
+    assert limited.line("stripe") == "n=2 units=2 of units=2"
 
 
 @pytest.mark.parametrize(
