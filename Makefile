@@ -56,8 +56,8 @@ bench: $(STAMP) ## run every bench, about 20 minutes, and write docs/performance
 bench-celery: $(STAMP) ## compare with plain Celery: no-op tasks through 4 solo workers
 	@$(BIN)/parsync bench celery $(ARGS)
 
-chaos: $(STAMP) ## run real processes under random faults and check their history (SECONDS=300 SEED=1)
-	@$(BIN)/python -m tests.chaos.real run --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1) $(ARGS)
+chaos: $(STAMP) ## run real processes under random faults and check their history (SECONDS=300 SEED=1 SERVERS=one|cluster|lagging)
+	@$(BIN)/python -m tests.chaos.real run --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1) --servers $(or $(SERVERS),one) $(ARGS)
 
 EXPERIMENTS := strategies statesync conflicts staleness extra-slots omega
 

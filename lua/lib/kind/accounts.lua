@@ -74,22 +74,29 @@ local function account_of(name)
   return account
 end
 
--- parse_account: put the line of an account into its fields; false stands for no line.
-local function parse_account(account, line)
+-- parse_account: put the line of an account into its fields; false stands for no line. With a word
+-- that cannot be read the line is damaged, and that of a limit with fewer units than holders.
+local function parse_account(name, account, line)
   account.is_read = true
   account.held = {}
   local count, words = string.match(line or 'n=0', '^n=(%d+)(.*)$')
   if not count or #count > 15 or #words > 4000 then
     return
   end
-  account.count = tonumber(count)
-  for name, amount in string.gmatch(words, ' (%l[%l%d_.]*)=(%d+%.?%d*)') do
-    account.held[name] = tonumber(amount)
+  local is_full = string.sub(words, -5) == ' full'
+  for word in string.gmatch(is_full and string.sub(words, 1, -6) or words, '[^ ]+') do
+    local amount_name, amount = string.match(word, '^(%l[%l%d_.]*)=(%d+%.?%d*)$')
+    if not amount_name then
+      return
+    end
+    account.held[amount_name] = tonumber(amount)
   end
+  local units = string.byte(name) == 64 and math.huge or account.held.units or 0 -- '@'
+  account.count = units >= tonumber(count) and tonumber(count) or nil
   account.next = account.held.next
   account.held.next = nil
-  account.full = string.sub(words, -5) == ' full'
-  account.is_shut = account.full and account.count == 0
+  account.full = is_full
+  account.is_shut = is_full and account.count == 0
 end
 
 -- number_text: return an amount as text, with three decimals at most.
@@ -129,7 +136,7 @@ local function read_accounts(names)
     local lines = redis.pcall('HMGET', KEY.accounts, unpack(unread, from, to))
     ARE_READABLE = ARE_READABLE and not lines.err
     for i = from, to do
-      parse_account(account_of(unread[i]), lines.err and '' or lines[i - from + 1])
+      parse_account(unread[i], account_of(unread[i]), lines.err and '' or lines[i - from + 1])
     end
   end
 end

@@ -7,24 +7,38 @@
 -- with 3 of 10 may start 3/10 of the units. The field '#seal' changes with each allot.
 --- @include kind/accounts
 
--- parse_ceiling: put a ceiling, or false for none, into the fields of an account. A text that is
--- too long is none.
-local function parse_ceiling(account, text)
-  text = text and #text <= 4096 and text
-  account.ceiling_text = text or '-'
-  account.allowed = text and {}
-  for word, amount in string.gmatch(text or '', '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
-    account.allowed[word] = tonumber(amount)
+-- words_of: return {name -> number} of the words of a ceiling, and the period of its rate; nil for
+-- a text that is no ceiling: without its words it would let all tasks in.
+local function words_of(text)
+  local words = {}
+  local rate_period
+  for word in string.gmatch(#text <= 4096 and text or '', '[^ ]+') do
+    local name, amount, period = string.match(word, '^(%l[%l%d_.]*)=(%d+%.?%d*)/?(%d*)$')
+    if not name or (name == 'rate') ~= (period ~= '') then
+      return
+    end
+    words[name] = tonumber(amount)
+    rate_period = tonumber(period) or rate_period
   end
-  local number, period = string.match(text or '', 'rate=(%d+)/(%d+)')
-  if number then
-    account.interval = tonumber(period) / tonumber(number)
+  if next(words) and words.rate ~= 0 and rate_period ~= 0 then
+    return words, rate_period
+  end
+end
+
+-- parse_ceiling: put a ceiling, or false for none, into the fields of an account.
+local function parse_ceiling(account, text)
+  local words, period = words_of(text or '')
+  account.is_unread = text and not words
+  account.ceiling_text = words and text or '-'
+  account.allowed = text and words
+  if period then
+    account.interval = period / words.rate
     account.least_interval = account.interval
     account.burst = account.allowed.burst or 1
     account.allowed.rate = nil
     account.allowed.burst = nil
   end
-  if account.allowed and account.allowed.shards then
+  if words and words.shards then
     account.is_divided = true
     account.allowed.shards = nil
   end

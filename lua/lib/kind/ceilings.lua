@@ -38,8 +38,8 @@ local function read_ceilings(names)
     for i = from, to, 2 do
       local account = account_of(fields[i])
       parse_ceiling(account, not texts.err and (texts[i - from + 1] or texts[i - from + 2]))
-      account.is_unread = texts.err ~= nil
-      account.count = not texts.err and account.count or nil
+      account.is_unread = account.is_unread or texts.err
+      account.count = not account.is_unread and account.count or nil
     end
   end
   read_allotments(fields)

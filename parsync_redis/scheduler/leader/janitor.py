@@ -63,7 +63,7 @@ class Janitor:
         self.black_holes = BlackHoleDuty(store, partitions, lease_s)
         self.damage = DamageDuty(store, partitions, lease_s, pause)
         self.backfill = BackfillDuty(store, lease_s, large)
-        self.policy = PolicyDuty(store)
+        self.policy = PolicyDuty(store, lease_s)
         self.allotments = AllotmentDuty(store)
 
     def reset(self, partitions: Collection[int] | None = None) -> None:

@@ -5,31 +5,29 @@ A server may also lose what a shard had.
 """
 
 import logging
-from typing import Final
 
 from ...store.policy import find_drift, settle_policy
 from ...store.store import Store
 
 log = logging.getLogger("parsync.leader")
 
-POLICY_LOOK_EVERY_S: Final = 5.0
-"""Seconds between two looks at the policy."""
-
 
 class PolicyDuty:
     """The shards whose ceilings differ from the document.
 
     A shard is written if two looks in a row found it, because somebody may be applying a policy.
+    So a shard that has lost its ceilings has them again within two leases.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, lease_s: float) -> None:
         self._store = store
+        self._look_every_s = lease_s / 2
         self._looked_s = float("-inf")
         self._drift: tuple[int, list[int]] = (0, [])
 
     def work(self, now_s: float) -> None:
         """Look at the policy if it is due. now_s: monotonic."""
-        if now_s - self._looked_s < POLICY_LOOK_EVERY_S:
+        if now_s - self._looked_s < self._look_every_s:
             return
         self._looked_s = now_s
         version, shards = find_drift(self._store)

@@ -1,6 +1,6 @@
 """Limits and ceilings of tenants: exact in the scripts, and counted anew after damage."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -9,10 +9,14 @@ from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Place
 from parsync_redis.model.replies import Took
 from parsync_redis.model.task import Submission
+from parsync_redis.scheduler.leader.policy import PolicyDuty
+from parsync_redis.store.policy import change_policy, set_values
 from parsync_redis.store.repair.repair_all import repair_all
+from parsync_redis.wire.keys import Keys
 from tests.kit.driver import Driver
 from tests.kit.rate import Rate, most_above, part_of_rate, take_at_rate
 
+Damage = Callable[[Any, Keys], object]
 KIND = "work slots=1 for=acme/web under=stripe"
 UNDER = TaskOptions(tenant="acme/web", limits="stripe")
 
@@ -35,9 +39,9 @@ class Limited:
         """Submit tasks named work."""
         return self.run(self.commands.submit([Submission(id, "work", b"", options) for id in ids]))
 
-    def take(self, kind: str = KIND, limit: int = 99) -> Took:
+    def take(self, kind: str = KIND, limit: int = 99, salt: str = "") -> Took:
         """Take tasks of a kind, and hear of all changes."""
-        return self.run(self.commands.take("s1", [(kind, limit)]))
+        return self.run(self.commands.take("s1", [(kind, limit)], salt=salt))
 
     def ids(self, kind: str = KIND, limit: int = 99) -> list[str]:
         """Take tasks of a kind; return their ids."""
@@ -202,7 +206,19 @@ def test_a_rate_is_never_exceeded_in_any_window_and_used_while_tasks_wait(
     assert part_of_rate(takes, rate) >= 0.97
 
 
-DAMAGES = {
+def _write(account: str, text: str) -> Damage:
+    return lambda client, keys: client.hset(keys.queue("accounts"), account, text)
+
+
+def _ceiling(text: str) -> Damage:
+    return lambda client, keys: client.hset(keys.queue("policy"), "stripe", text)
+
+
+DAMAGES: dict[str, Damage] = {
+    "a line cut behind its number": _write("stripe", "n=2"),
+    "a line without a digit": _write("stripe", "n=2 units="),
+    "a line with too few units": _write("stripe", "n=2 units=1"),
+    "a line with a strange word": _write("stripe", "n=2 units=2 x"),
     "the line": lambda client, keys: client.hset(keys.queue("accounts"), "stripe", "junk"),
     "the line is gone": lambda client, keys: client.hdel(keys.queue("accounts"), "stripe"),
     "all lines": lambda client, keys: client.delete(keys.queue("accounts")),
@@ -220,6 +236,26 @@ DAMAGES = {
     "line and holders": lambda client, keys: client.delete(
         keys.holders("stripe"), keys.queue("accounts")
     ),
+}
+
+
+CEILING_DAMAGES: dict[str, Damage] = {
+    "gone": lambda client, keys: client.delete(keys.queue("policy")),
+    "no entry": lambda client, keys: client.hdel(keys.queue("policy"), "stripe"),
+    "another type": lambda client, keys: (
+        client.delete(keys.queue("policy")),
+        client.set(keys.queue("policy"), "x"),
+    ),
+    "junk": _ceiling("junk"),
+    "empty": _ceiling(""),
+    "blank": _ceiling(" "),
+    "no digit": _ceiling("units="),
+    "no number": _ceiling("units=x"),
+    "a strange word": _ceiling("units=3 x"),
+    "a rate of nothing": _ceiling("rate=0/60000"),
+    "a rate in no time": _ceiling("rate=5/0"),
+    "a rate cut": _ceiling("units=3 rate=5"),
+    "too long": _ceiling("units=3" + " units=3" * 1000),
 }
 
 
@@ -270,15 +306,55 @@ def test_a_rate_has_nothing_left_after_damage(limited: Limited):
     assert 50_000 < took.due_ms - took.now_ms <= 60_000
 
 
-def test_a_damaged_policy_takes_nothing(limited: Limited):
-    limited.submit("ab")
-    policy = limited.drive.keys.queue("policy")
-    limited.client.delete(policy)
-    limited.client.set(policy, "x")
+@pytest.mark.parametrize("damage", CEILING_DAMAGES)
+def test_a_limit_takes_nothing_while_its_ceiling_is_damaged_and_the_leader_writes_it_anew(
+    limited: Limited, damage: str
+):
+    store = limited.drive.store
+    change_policy(store, set_values(["limits.stripe.at_once=3"]), "anna")
+    limited.submit("abcd")
+    assert limited.ids(limit=2) == ["a", "b"]
+    CEILING_DAMAGES[damage](limited.client, limited.drive.keys)
     assert limited.ids() == []
-    assert repair_all(limited.drive.store)
-    limited.set(("stripe", "units=2"))
-    assert limited.ids() == ["a", "b"]
+    assert limited.line("stripe").endswith(" of -")
+    repair_all(store)
+    leader = PolicyDuty(store, lease_s=1.0)
+    leader.work(0.0)
+    leader.work(0.5)
+    assert limited.line("stripe") == "n=2 units=2 of units=3"
+    assert limited.ids() == ["c"]
+
+
+@pytest.mark.parametrize("text", ["junk", "slots=", "slots=1 x", "slots=1" + " gpu=1" * 1000])
+def test_a_tenant_takes_nothing_while_its_ceiling_cannot_be_read(limited: Limited, text: str):
+    limited.submit("ab", TaskOptions(tenant="acme"))
+    limited.client.hset(limited.drive.keys.queue("policy"), "@acme", text)
+    assert limited.ids("work slots=1 for=acme") == []
+    limited.set(("@acme", "slots=1"))
+    assert limited.ids("work slots=1 for=acme") == ["a"]
+
+
+@pytest.mark.parametrize("how_known", ["taken", "running"])
+def test_after_lost_writes_a_limit_counts_what_the_server_still_knows_and_is_exact(
+    limited: Limited, how_known: str
+):
+    limited.submit("abcde")
+    took = limited.take(limit=1)
+    known = limited.start(took) if how_known == "running" else None
+    lose_writes = limited.drive.keep_shard()
+    known = known or limited.start(took)
+    forgotten = limited.start(limited.take())
+    finish = limited.commands.finish([(known, "succeeded", ""), (forgotten, "succeeded", "")])
+    lose_writes()
+    assert limited.line("stripe") == "n=1 units=1 of units=2"
+    again = limited.take(salt=".7")
+    assert [task.id for task in again.tasks] == ["b"], "there is room for one"
+    assert again.tasks[0].attempt != forgotten.attempt
+    limited.start(again)
+    words = limited.run(finish)
+    assert words[1] == "stale", "a run whose take was lost ends nothing"
+    assert limited.ids() == (["c"] if words[0] == "ok" else [])
+    assert limited.line("stripe") == "n=2 units=2 of units=2"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from parsync_redis.inspect.policy_outlook import foresee_policy
 from parsync_redis.inspect.tenancy import read_holders_of, read_limits, read_tenants
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.task import Submission
-from parsync_redis.scheduler.leader.policy import POLICY_LOOK_EVERY_S, PolicyDuty
+from parsync_redis.scheduler.leader.policy import PolicyDuty
 from parsync_redis.store import Store
 from parsync_redis.store.policy import (
     MAX_VERSIONS_KEPT,
@@ -142,11 +142,11 @@ def test_shards_without_a_document_stay_as_they_are(drive: Driver):
 def test_the_leader_settles_what_it_finds_twice_in_a_row(drive: Driver):
     apply(drive.store, STRIPE)
     drive.run(drive.commands.set_policy([("stripe", "units=9")], 0))
-    leader = PolicyDuty(drive.store)
+    leader = PolicyDuty(drive.store, lease_s=3.0)
     leader.work(0.0)
-    leader.work(POLICY_LOOK_EVERY_S - 1)
+    leader.work(1.4)
     assert read_rows(drive.store) == {0: {"stripe": "units=9"}}
-    leader.work(POLICY_LOOK_EVERY_S)
+    leader.work(1.5)
     assert read_rows(drive.store) == {0: {"stripe": "units=2"}}
 
 
