@@ -18,7 +18,9 @@ from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.options import Strategy, TaskOptions
 from parsync_redis.model.place import Place
+from parsync_redis.model.policy import Policy, TenantEntry
 from parsync_redis.model.task import Submission
+from parsync_redis.model.used_share import SharesByTenant, rows_to_note
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.process.plan_runner import PlanRunner
 from parsync_redis.store.store import Store
@@ -27,6 +29,8 @@ from ..replay.virtual_store import VirtualStore
 from .parameters import SIM_NODE_SLOTS, Parameters
 
 TENANT_TASK: Final = "work"
+NOTE_EVERY_S: Final = 1.25
+"""Seconds between two passes of the leader, with a lease of 10 s."""
 TURNS_OF_TICK: Final = 200
 """The most round trips of a tick."""
 
@@ -59,15 +63,22 @@ class TenantMeasure:
     slots_held: list[tuple[float, dict[str, int]]] = field(default_factory=list)
     placements: int = 0
 
-    def shares(self, tenant: str, begin_s: float, slots: int) -> list[float]:
-        """Return the tenant's share of all slots at each tick from `begin_s` on."""
-        return [count.get(tenant, 0) / slots for at_s, count in self.slots_held if at_s >= begin_s]
+    def shares(
+        self, tenant: str, begin_s: float, slots: int, end_s: float = float("inf")
+    ) -> list[float]:
+        """Return the tenant's share of all slots at each tick from `begin_s` until `end_s`."""
+        return [
+            count.get(tenant, 0) / slots
+            for at_s, count in self.slots_held
+            if begin_s <= at_s < end_s
+        ]
 
 
 class TenantSimulation:
     """Schedulers, nodes and the tasks of some tenants.
 
     named: whether tasks name their tenants; otherwise the age decides.
+    half_life_s: after this time past use counts half; 0: only what is held now counts.
     """
 
     def __init__(
@@ -76,6 +87,7 @@ class TenantSimulation:
         loads: Sequence[TenantLoad],
         dice: np.random.SeedSequence,
         named: bool = True,
+        half_life_s: float = 0.0,
     ) -> None:
         self.parameters = parameters
         self.measure = TenantMeasure()
@@ -95,6 +107,11 @@ class TenantSimulation:
             )
             for number, seed in enumerate(core_seeds)
         ]
+        tenants = {"*": TenantEntry(half_life_s=half_life_s)} if half_life_s else {}
+        self._policy = Policy(tenants=tenants)
+        for core in self.cores:
+            core.on_policy(self._policy)
+        self._noted_s = 0.0
         self._runners = [PlanRunner(self._store, core) for core in self.cores]
         # a heap of (end, number of the placement, tenant, place)
         self._running: list[tuple[float, int, str, Place]] = []
@@ -133,6 +150,8 @@ class TenantSimulation:
         self._memory.now_ms = round(now_s * 1000)
         self._end_until(now_s)
         self._submit_until(now_s)
+        if self._policy.longest_half_life_s and now_s >= self._noted_s + NOTE_EVERY_S:
+            self._note_shares(now_s)
         for core in self.cores:
             core.on_tick(number)
             core.on_wake(0)
@@ -142,6 +161,19 @@ class TenantSimulation:
             if not any(busy):
                 break
         self.measure.slots_held.append((now_s, dict(self._held)))
+
+    def _note_shares(self, now_s: float) -> None:
+        """Note what tenants hold, as a leader does, and let all schedulers read it."""
+        self._noted_s = now_s
+        slots = self.parameters.scaled_slots
+        shares = {tenant: count / slots for tenant, count in self._held.items() if count}
+        noted = SharesByTenant(self._memory.cluster.shares)
+        rows = [*rows_to_note(shares, noted, self._memory.now_ms, self._policy)]
+        if rows:
+            self._store.run(self._store.commands.note_shares(rows))
+        used_shares = noted.at(self._memory.now_ms, self._policy)
+        for core in self.cores:
+            core.queue.set_used_shares(used_shares)
 
     def _turn(self, index: int, now_s: float, run_s: float) -> bool:
         """Carry out one plan of a scheduler; return whether there was something to do."""
