@@ -62,7 +62,10 @@ class PolicyReader:
         written the key anew.
         """
         queue = self._core.queue
-        if queue.tree is None or not (self._policy.longest_half_life_s or queue.used_shares):
+        if queue.tree is None:
+            return
+        if not self._policy.longest_half_life_s:
+            queue.set_used_shares({})
             return
         with unless_away(self._store):
             try:
