@@ -36,11 +36,11 @@ end
 -- text that is not a used share.
 local function used_until(text, now, half_life_ms)
   local pattern = '^used=([01]%.?%d*) share=([01]%.?%d*) at=(%d+)$'
-  local used, share, at = string.match(text or '', pattern)
-  if not used or #used > 14 or #share > 14 or #at > 15 then
+  local used, share, noted_ms = string.match(text or '', pattern)
+  if not used or #used > 14 or #share > 14 or #noted_ms > 15 then
     return 0
   end
-  local past_ms = math.max(0, now - at)
+  local past_ms = math.max(0, now - noted_ms)
   local idle_ms = math.max(0, past_ms - MAX_HELD_MS)
   local faded = 2 ^ (-past_ms / half_life_ms)
   local faded_since_held = 2 ^ (-idle_ms / half_life_ms)

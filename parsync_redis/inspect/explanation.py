@@ -32,9 +32,9 @@ from ..placement.reasons import find_fitting
 from ..placement.remedies import can_hold, find_remedies
 from ..store.reads.accounts import read_account_lines
 from ..store.reads.demand import read_lines
+from ..store.reads.live_nodes import open_amounts
 from ..store.reads.schedulers import look_for_cluster
 from ..store.reads.times import read_times
-from ..store.reads.views import open_amounts
 from ..store.store import Store
 from .tenancy import read_used_shares
 from .waiting import ClusterReading

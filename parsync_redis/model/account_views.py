@@ -215,25 +215,25 @@ def goes_first_by_use(
     The answer is a sentence, '' for no such tenant. tenant: that of a waiting task. waiting: the
     tenants of the waiting tasks. shares, used: by tenant, a part of the nodes.
     """
-    rivals = {child for name in waiting for child in _path(name)}
-    for own in _path(tenant):
-        parent = _parent(own)
+    rivals = {rival for name in waiting for rival in _path(name)}
+    for child in _path(tenant):
+        parent = _parent(child)
         if policy.tenant(parent).children == STRICT:
             continue
-        turn = _turn(policy, own, lines, shares, used)
-        held = shares.get(own, 0.0) / policy.tenant(own).weight
+        turn = _turn(policy, child, lines, shares, used)
+        weighted_share = shares.get(child, 0.0) / policy.tenant(child).weight
         ahead = [
             (_turn(policy, rival, lines, shares, used), rival)
             for rival in rivals
             if _parent(rival) == parent
-            and rival != own
-            and shares.get(rival, 0.0) / policy.tenant(rival).weight >= held
+            and rival != child
+            and shares.get(rival, 0.0) / policy.tenant(rival).weight >= weighted_share
         ]
-        first_turn, first = min(ahead, default=(turn, own))
+        first_turn, first = min(ahead, default=(turn, child))
         if first_turn < turn and first_turn[0] == turn[0]:
             return (
-                f"{_tenant_shown(own)} holds {_part(policy, own, shares)} of the nodes and has "
-                f"used {used.get(own, 0.0):.0%}; {_tenant_shown(first)} goes first: it holds "
+                f"{_tenant_shown(child)} holds {_part(policy, child, shares)} of the nodes and has "
+                f"used {used.get(child, 0.0):.0%}; {_tenant_shown(first)} goes first: it holds "
                 f"{_part(policy, first, shares)} and has used {used.get(first, 0.0):.0%}"
             )
     return ""
@@ -261,8 +261,8 @@ def _turn(
 def _tenant_shown(tenant: str) -> str:
     if tenant == NO_TENANT:
         return "a task without a tenant"
-    own = tenant.removesuffix(f"/{NO_TENANT}")
-    return f"tenant {tenant}" if own == tenant else f"a task of {own} itself"
+    parent = tenant.removesuffix(f"/{NO_TENANT}")
+    return f"tenant {tenant}" if parent == tenant else f"a task of {parent} itself"
 
 
 def _part(policy: Policy, tenant: str, shares: Mapping[str, float]) -> str:

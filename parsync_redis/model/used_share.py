@@ -123,20 +123,21 @@ def shares_held(
     lines: what the accounts hold, all shards together. totals, used: what the open nodes have, and
     what is not free there, in thousandths, `slots` too.
     """
-    held: dict[str, Mapping[str, int]] = {NO_TENANT: used}
+    holdings: dict[str, Mapping[str, int]] = {NO_TENANT: used}
     below: dict[str, dict[str, int]] = {}
     for account, line in lines.items():
         if account.startswith(TENANT_MARK) and line.count:
             name = account.removeprefix(TENANT_MARK)
-            held[name] = line.amounts
+            holdings[name] = line.amounts
             sums = below.setdefault(name.rpartition("/")[0], {})
             for resource, amount in line.amounts.items():
                 sums[resource] = sums.get(resource, 0) + amount
-    held[NO_TENANT] = _less(used, below.pop("", {}))
-    held |= {
-        f"{parent}/{NO_TENANT}": _less(held.get(parent, {}), sums) for parent, sums in below.items()
+    holdings[NO_TENANT] = _less(used, below.pop("", {}))
+    holdings |= {
+        f"{parent}/{NO_TENANT}": _less(holdings.get(parent, {}), sums)
+        for parent, sums in below.items()
     }
-    shares = {tenant: dominant_share(amounts, totals) for tenant, amounts in held.items()}
+    shares = {tenant: dominant_share(amounts, totals) for tenant, amounts in holdings.items()}
     return {tenant: min(share, 1.0) for tenant, share in shares.items() if share > 0}
 
 

@@ -127,7 +127,7 @@ def test_a_pass_forgets_what_the_policy_does_not_count_and_what_cannot_be_read()
     assert rows({}, {"now": UsedShare(0.1, 0.5, 0).text}) == [("now", 0.0, 0.0)]
     assert rows({"a": 0.5}, {"a": "y"}) == [(b"a", 0.0, 0.0), ("a", 0.5, HALF_LIFE_S)]
     good = UsedShare(0.1, 0.0, 0).text
-    assert rows({}, {"No Tenant": good, "a/b/c/-": good, "a": good}) == [(b"No Tenant", 0.0, 0.0)]
+    assert rows({}, {"No Tenant": good, "a": good}) == [(b"No Tenant", 0.0, 0.0)]
 
 
 # -- the tree --------------------------------------------------------------------------------------

@@ -32,11 +32,6 @@ SeatTurn = tuple[float, int, WaitingKind]
 """A kind's turn for seats: order, a number that breaks ties, the kind."""
 
 
-def first_of(group: KindGroup) -> int:
-    """Return the order of a group's first task."""
-    return min(waiting.first for waiting in group.waiting.values())
-
-
 class QueueCopy:
     """The kinds that wait, by shard.
 
@@ -395,7 +390,7 @@ class QueueCopy:
             candidates += self._fresh
         candidates = [group for group in dict.fromkeys(candidates) if group not in tried]
         if len(candidates) > GROUPS_AT_ONCE:
-            candidates = heapq.nsmallest(GROUPS_AT_ONCE, candidates, key=first_of)
+            candidates = heapq.nsmallest(GROUPS_AT_ONCE, candidates, key=lambda group: group.first)
         for group in candidates:
             group.blocked = False
             self.blocked.discard(group)

@@ -1,11 +1,13 @@
 """The duty to note what tenants hold, so that past use counts against them (`half_life`)."""
 
+from itertools import chain
 from math import ceil
 
 from ...model.policy import Policy
 from ...model.used_share import KEPT_HALF_LIVES, SharesByTenant, rows_to_note, shares_held
 from ...store.reads.accounts import read_account_lines
-from ...store.reads.views import read_open_amounts
+from ...store.reads.live_nodes import open_amounts
+from ...store.reads.views import read_live_nodes
 from ...store.repair.lost_leases import now_ms
 from ...store.store import Store
 from ..process.guarded import batches
@@ -28,7 +30,7 @@ class UsedShareDuty:
             return
         store = self._store
         before = SharesByTenant.of(store.read("hgetall", store.keys.shared("shares")))
-        totals, used = read_open_amounts(store)
+        totals, used = open_amounts(chain.from_iterable(read_live_nodes(store)))
         shares = shares_held(read_account_lines(store), totals, used)
         rows = [*rows_to_note(shares, before, now_ms(store), policy)]
         keep_s = ceil(KEPT_HALF_LIVES * longest_s)

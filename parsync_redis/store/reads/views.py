@@ -6,10 +6,9 @@ A process that reads the views again and again keeps what it has parsed (ViewRea
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, Final
 
-from ...model.amount import THOUSANDTHS, amount_numbers
+from ...model.amount import amount_numbers
 from ...model.apart import undeclared
 from ...model.apps import KnownTasks
 from ...model.booking import Booking, read_bookings
@@ -185,34 +184,6 @@ def read_live_nodes(store: Store) -> Iterator[list[LiveNode]]:
     """Yield the nodes of each partition, by number; nothing before the first scheduler joins."""
     for number, (_, *rows) in fetch(store):
         yield live_nodes(number, *rows)
-
-
-def read_open_amounts(store: Store) -> tuple[dict[str, int], dict[str, int]]:
-    """Return what `open_amounts` returns for all nodes.
-
-    Partitions whose server is away are left out. Raises ServerUnreachable.
-    """
-    return open_amounts(chain.from_iterable(read_live_nodes(store)))
-
-
-def open_amounts(states: Iterable[LiveNode]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return what the open ones of these nodes have, and what is not free there.
-
-    Both are in thousandths by name, `slots` too; devices are summed by their kinds.
-    """
-    totals = Counter[str]()
-    used = Counter[str]()
-    for state in states:
-        if state.node.state != "up" or state.node.draining:
-            continue
-        slots = state.node.offer.slots
-        totals["slots"] += slots * THOUSANDTHS
-        used["slots"] += (slots - state.free) * THOUSANDTHS
-        for name, amount in state.node.offer.amounts:
-            resource = name.partition("@")[0]
-            totals[resource] += amount
-            used[resource] += amount - state.amounts_left.get(name, amount)
-    return dict(totals), dict(used)
 
 
 def view_partition(

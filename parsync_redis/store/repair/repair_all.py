@@ -15,7 +15,6 @@ from ...errors import DamagedState, InvalidInput
 from ...model.account import is_account_change
 from ...model.ids import readable
 from ...model.limits import MAX_BATCH
-from ...model.used_share import SharesByTenant
 from ..reads.tasks import GENERATIONS
 from ..reads.views import partitions_of
 from ..scripts.calls import Call
@@ -23,7 +22,7 @@ from ..scripts.calls.repair import Damage, QueueCounts
 from ..server.server_errors import AWAY, is_damage
 from ..store import Store
 from .lost_leases import now_ms, places_in, put_back_leases, runs_by_leases
-from .recount import Finding, Recounter
+from .recount import Finding, Recounter, repair_shares
 from .repair import keep, repair_keys, repair_task
 from .soundness import is_sound
 
@@ -104,25 +103,6 @@ class Repairer:
                     store, [d for d in counts.damage if level_lost(store, shard, level, d) is None]
                 )
         return counts_by_shard
-
-    def repair_shares(self) -> None:
-        """Forget used shares that cannot be read: past use counts anew from then on."""
-        key = self.store.keys.shared("shares")
-        try:
-            fields = SharesByTenant.of(self.store.read("hgetall", key)).unreadable
-        except DamagedState:
-            return  # repair_numbers reports a key of another type
-        if fields and not self.dry:
-            rows = [(field, 0.0, 0.0) for field in fields]
-            for start in range(0, len(rows), MAX_BATCH):
-                self.store.run(self.store.commands.note_shares(rows[start : start + MAX_BATCH]))
-        for field in fields:
-            done = "" if self.dry else "forgotten: past use counts anew"
-            self.tell(
-                Finding(
-                    f"{key} {readable(field)[:200]}", "it is not the used share of a tenant", done
-                )
-            )
 
     def repair_partition(self, p: int) -> None:
         """Repair a partition: put back lost leases before slots become free."""
@@ -398,7 +378,7 @@ def repair_all(
                 )
     if any(levels):
         repairer.repair_numbers(levels)
-    repairer.repair_shares()
+    repair_shares(store, findings.append, dry)
     for p in sorted({*range(repairer.partitions), *partitions}):
         say(f"partition {p} of {repairer.partitions}")
         if dry:

@@ -197,7 +197,7 @@ def test_the_next_leader_goes_on_where_the_last_one_ended(scheduled: Scheduled) 
     assert after.used < 0.03, "the pause counts as a minute of holding, and the past has faded"
 
 
-def test_what_all_shards_hold_counts(drive: Driver) -> None:
+def test_a_share_is_of_all_shards(drive: Driver) -> None:
     drive.keys.shards = 3
     drive.run(
         drive.commands.configure({"partitions": 1, "shards": 3, "gap_ms": 500, "lease_ms": 10000})
@@ -215,7 +215,7 @@ def test_what_all_shards_hold_counts(drive: Driver) -> None:
 
 
 @pytest.mark.unaudited  # the test damages the key
-def test_what_cannot_be_read_is_named_and_forgotten(scheduled: Scheduled) -> None:
+def test_a_field_that_cannot_be_read_is_named_and_forgotten(scheduled: Scheduled) -> None:
     drive = scheduled.drive
     client: Any = drive.store.client
     client.hset(
