@@ -146,7 +146,8 @@ def test_without_a_half_life_nothing_is_read_and_nothing_is_written(store: Store
     assert not client.exists(key_of(drive))
 
 
-def test_a_tenant_that_has_used_much_goes_behind_one_that_has_not(scheduled: Scheduled) -> None:
+def test_a_tenant_that_has_used_much_goes_behind_one_that_has_not(store: Store) -> None:
+    scheduled = Scheduled(Driver(store))
     scheduled.apply(FAIR)
     drive = scheduled.drive
     run_tasks(scheduled, 4, "a")
