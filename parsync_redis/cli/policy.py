@@ -260,12 +260,14 @@ def tenants(
     """List tenants: their shares of the nodes, what they hold, and what waits for how long.
 
     SHARE is the largest part of any amount of the nodes that a tenant holds. DUE is its part by
-    weight, beside the tenants that hold something or wait.
+    weight, beside the tenants that hold something or wait. USED SHARE is the mean of the shares
+    that it held lately; the column is there if the policy gives a tenant a half_life.
     """
     with make_client(url, cluster, config) as client:
         views = client.tenants()
         now_ms = client.requests.do(lambda: server_ms(client.store))
         missing = explain_empty(client, views)
+    with_past = any(view.used_share is not None for view in views)
     print_rows(
         views,
         as_json,
@@ -273,6 +275,7 @@ def tenants(
             Column("TENANT", cut="right"),
             Column("WEIGHT", 2),
             "SHARE",
+            *(["USED SHARE"] if with_past else []),
             "DUE",
             Column("HELD", 1, cut="right"),
             "WAITING",
@@ -284,6 +287,7 @@ def tenants(
             tenant.name,
             f"{tenant.weight:g}",
             "-" if tenant.share is None else f"{tenant.share:.0%}",
+            *([used_text(tenant)] if with_past else []),
             f"{tenant.due:.0%}",
             held_text(tenant),
             tenant.waiting,
@@ -294,6 +298,11 @@ def tenants(
         "no tenants: a task has one by tenant=..., a policy by [tenants.NAME]",
         missing,
     )
+
+
+def used_text(tenant: TenantView) -> str:
+    """Return the used share of a tenant, for people; '' if past use does not count."""
+    return "" if tenant.used_share is None else f"{tenant.used_share:.0%}"
 
 
 def held_text(tenant: TenantView) -> str:

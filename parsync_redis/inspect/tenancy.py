@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import InvalidInput
+from ..errors import AccessDenied, DamagedState, InvalidInput
 from ..model.account import check_limit, check_tenant
 from ..model.account_views import (
     HolderView,
@@ -16,6 +16,8 @@ from ..model.account_views import (
 from ..model.devices import fold
 from ..model.ids import shown
 from ..model.options import close_to
+from ..model.policy import Policy
+from ..model.used_share import SharesByTenant
 from ..model.views import NodeView
 from ..store.policy import usual_policy
 from ..store.reads.accounts import read_account_holders, read_accounts, read_oldest_holders
@@ -36,14 +38,32 @@ class Tenancy:
 def read_tenancy(store: Store, kinds: Sequence[ShardLine], nodes: Sequence[NodeView]) -> Tenancy:
     """Read the tenants and limits. kinds, nodes: as they were read. Raises ServerUnreachable."""
     policy = usual_policy(store).policy
+    now_ms = server_ms(store)
     reading = read_accounts(store, kinds)
     present = [node for node in nodes if node.state != "down"]
     offered = offered_amounts((node.slots, fold(node.resources.items())) for node in present)
-    tenants = tenant_views(policy, reading.lines, reading.waiting, reading.oldest_ms, offered)
+    used_shares = read_used_shares(store, policy, now_ms)
+    tenants = tenant_views(
+        policy, reading.lines, reading.waiting, reading.oldest_ms, offered, used_shares
+    )
     held_limits = [name for name, line in reading.lines.items() if not name.startswith("@")]
     oldest = read_oldest_holders(store, held_limits)
-    limits = limit_views(policy, reading.lines, reading.waiting, oldest, server_ms(store))
+    limits = limit_views(policy, reading.lines, reading.waiting, oldest, now_ms)
     return Tenancy(tenants, limits)
+
+
+def read_used_shares(store: Store, policy: Policy, now_ms: int) -> dict[str, float]:
+    """Return the used share of each tenant at `now_ms` (server time), a part of the nodes.
+
+    Without a half-life in the policy nothing is read. A key that cannot be read counts as empty.
+    """
+    if not policy.longest_half_life_s:
+        return {}
+    try:
+        fields = store.read("hgetall", store.keys.shared("shares"))
+    except (AccessDenied, DamagedState):  # AccessDenied: a login of an earlier version
+        return {}
+    return SharesByTenant.of(fields).at(now_ms, policy)
 
 
 def read_limits(store: Store) -> list[LimitView]:

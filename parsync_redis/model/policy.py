@@ -36,7 +36,8 @@ class TenantEntry:
     at_most: the tasks never hold more.
     children: "fair" or "strict": how the tenants below it go.
     order: the name of the order of its own tasks.
-    half_life_s: seconds after which past use counts half; 0: only what is held now counts.
+    half_life_s: seconds after which past use counts half (model/used_share.py); 0: only what is
+        held now counts.
     rank: the place of the entry in the document, for a parent whose children are "strict": the
         least goes first.
     """
@@ -103,17 +104,23 @@ class Policy:
         """Return what counts for a tenant: its entry, else that of its pattern, else the defaults.
 
         name: `research/anna`; '' is the root, `-` the tenant of tasks without one, which has no
-        amounts, and `research/-` the own tasks of research, which have the defaults. A tenant
-        without an entry and without a pattern has a rank behind all entries.
+        amounts. `research/-` are the own tasks of `research` beside its children: only the
+        half-life of the children's pattern counts for them. A tenant without an entry and without a
+        pattern has a rank behind all entries.
         """
         if not name:
             return TenantEntry(children=self.children)
-        if name.endswith(f"/{NO_TENANT}"):
-            return TenantEntry()
         entry = self.tenants.get(name) or self.tenants.get(_pattern_name(name))
+        if name.endswith(f"/{NO_TENANT}"):
+            return TenantEntry(half_life_s=entry.half_life_s if entry else 0.0)
         if entry is None:
             return TenantEntry(rank=len(self.tenants))
         return replace(entry, at_least=(), at_most=()) if name == NO_TENANT else entry
+
+    @property
+    def longest_half_life_s(self) -> float:
+        """Return the longest half-life of a tenant; 0 if past use counts for none."""
+        return max((entry.half_life_s for entry in self.tenants.values()), default=0.0)
 
     def limit(self, name: str) -> LimitEntry | None:
         """Return what counts for a limit: its entry, else that of its pattern, else None."""
@@ -209,11 +216,6 @@ def find_doubts(policy: Policy, offered: Iterable[tuple[str, int]] | None = None
         f"that adds it, because built in are {', '.join(BUILT_IN_ORDERS)}"
         for name, entry in policy.tenants.items()
         if entry.order not in BUILT_IN_ORDERS
-    ]
-    doubts += [
-        f"tenants.{name}.half_life is kept and not used yet: only what its tasks hold now counts"
-        for name, entry in policy.tenants.items()
-        if entry.half_life_s
     ]
     if offered is None:
         return doubts

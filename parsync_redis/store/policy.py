@@ -203,10 +203,10 @@ def settle_policy(store: Store) -> list[int]:
     return drifted
 
 
-def find_drift(store: Store) -> tuple[int, list[int]]:
-    """Return the version of the policy, and the shards whose rows differ from the document."""
+def find_drift(store: Store) -> tuple[StoredPolicy, list[int]]:
+    """Return the policy, and the shards whose rows differ from the document."""
     stored = stored_policy(store)
-    return stored.version, _drifted(store, stored.policy) if stored.version else []
+    return stored, _drifted(store, stored.policy) if stored.version else []
 
 
 def _drifted(store: Store, policy: Policy) -> list[int]:

@@ -19,8 +19,10 @@ from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.options import Strategy, TaskOptions
 from parsync_redis.model.place import Place
+from parsync_redis.model.policy import Policy, TenantEntry
 from parsync_redis.model.task import Submission
 from parsync_redis.model.times import RunTimes
+from parsync_redis.model.used_share import SharesByTenant, rows_to_note
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.leader.backfill import BackfillDuty
 from parsync_redis.scheduler.process.booking_reader import BookingReader
@@ -33,6 +35,8 @@ from ..replay.virtual_store import VirtualStore
 from .parameters import SIM_NODE_SLOTS, Parameters
 
 TENANT_TASK: Final = "work"
+NOTE_EVERY_S: Final = 1.25
+"""Seconds between two passes of the leader, with a lease of 10 s."""
 TURNS_OF_TICK: Final = 200
 """The most round trips of a tick."""
 
@@ -65,9 +69,15 @@ class TenantMeasure:
     slots_held: list[tuple[float, dict[str, int]]] = field(default_factory=list)
     placements: int = 0
 
-    def shares(self, tenant: str, begin_s: float, slots: int) -> list[float]:
-        """Return the tenant's share of all slots at each tick from `begin_s` on."""
-        return [count.get(tenant, 0) / slots for at_s, count in self.slots_held if at_s >= begin_s]
+    def shares(
+        self, tenant: str, begin_s: float, slots: int, end_s: float = float("inf")
+    ) -> list[float]:
+        """Return the tenant's share of all slots at each tick from `begin_s` until `end_s`."""
+        return [
+            count.get(tenant, 0) / slots
+            for at_s, count in self.slots_held
+            if begin_s <= at_s < end_s
+        ]
 
 
 class TenantSimulation:
@@ -75,6 +85,7 @@ class TenantSimulation:
 
     named: whether tasks name their tenants; otherwise the age decides.
     books: whether the leader books nodes for large tasks.
+    half_life_s: after this time past use counts half; 0: only what is held now counts.
     """
 
     def __init__(
@@ -84,6 +95,7 @@ class TenantSimulation:
         dice: np.random.SeedSequence,
         named: bool = True,
         books: bool = True,
+        half_life_s: float = 0.0,
     ) -> None:
         self.parameters = parameters
         self.measure = TenantMeasure()
@@ -104,6 +116,11 @@ class TenantSimulation:
             )
             for number, seed in enumerate(core_seeds)
         ]
+        tenants = {"*": TenantEntry(half_life_s=half_life_s)} if half_life_s else {}
+        self._policy = Policy(tenants=tenants)
+        for core in self.cores:
+            core.on_policy(self._policy)
+        self._noted_s = 0.0
         self._runners = [PlanRunner(self._store, core) for core in self.cores]
         self._readers = [
             BookingReader(self._store, core, parameters.gap_s, DEFAULT_LEASE_S)
@@ -149,8 +166,8 @@ class TenantSimulation:
         self._memory.now_ms = round(now_s * 1000)
         self._end_until(now_s)
         self._submit_until(now_s)
-        if self._books:
-            self._book(number, now_s)
+        books: bool = (True,)
+        half_life_s: float = (0.0,)
         for core in self.cores:
             core.on_tick(number)
             core.on_wake(0)
@@ -169,6 +186,19 @@ class TenantSimulation:
         reader = self._readers[number % len(self._readers)]
         reader.heard = self._leader.booked
         reader.work(now_s)
+
+    def _note_shares(self, now_s: float) -> None:
+        """Note what tenants hold, as a leader does, and let all schedulers read it."""
+        self._noted_s = now_s
+        slots = self.parameters.scaled_slots
+        shares = {tenant: count / slots for tenant, count in self._held.items() if count}
+        noted = SharesByTenant(self._memory.cluster.shares)
+        rows = [*rows_to_note(shares, noted, self._memory.now_ms, self._policy)]
+        if rows:
+            self._store.run(self._store.commands.note_shares(rows))
+        used_shares = noted.at(self._memory.now_ms, self._policy)
+        for core in self.cores:
+            core.queue.set_used_shares(used_shares)
 
     def _turn(self, index: int, now_s: float, run_s: float) -> bool:
         """Carry out one plan of a scheduler; return whether there was something to do."""

@@ -77,7 +77,7 @@ HOLDS = {
     "trace": ({"scale": 0.01, "length": 0.1, "schedulers": 5}, {"trace.conflicts", "trace.delay"}),
     "fairness": (
         {"slots": 320, "length": 0.44, "schedulers": 2},
-        {"age.age N=2", "p99.fair N=2"},
+        {"age.age N=2", "p99.fair N=2", "ahead.history N=2"},
     ),
 }
 """Parameters of runs that are small, and the claims that hold even there."""

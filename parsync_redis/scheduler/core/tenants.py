@@ -3,8 +3,9 @@
 Each tenant chooses one of its children: the one that holds less than its `at_least`, then the one
 with the least share for its weight, then the one whose task is first in the order. If the policy
 says `strict`, the place in the policy's document decides. A tenant's share is the largest part of
-any amount of the open nodes that its tasks hold (the dominant share of DRF). The priority of a task
-counts within its tenant only.
+any amount of the open nodes that its tasks hold (the dominant share of DRF). If the policy gives
+the tenant a half-life, its used share is added: the mean of the shares that it held lately
+(model/used_share.py). The priority of a task counts within its tenant only.
 
 The tasks that a tenant has besides those of its children count to a child `-` of the tenant. So a
 task without a tenant counts to the child `-` of the root.
@@ -28,7 +29,10 @@ ROOT: Final = ""
 """The name of the tenant above all."""
 
 Turn = tuple[float, float]
-"""The turn of a tenant among its siblings, the least first: its class, and its weighted share."""
+"""The turn of a tenant among its siblings, the least first.
+
+Its class, and its share for its weight, with the used share.
+"""
 
 BELOW_GUARANTEE: Final = 0.0
 """The class of a tenant that holds less than its `at_least`."""
@@ -103,11 +107,15 @@ class Tree:
     """The tenants of which tasks wait, and the groups whose tasks may be placed now.
 
     A tree knows what all open nodes have, and what their tasks hold that counts to no tenant.
+    used_shares: by tenant, a part of the nodes.
     """
 
-    def __init__(self, accounts: AccountsCopy, policy: Policy) -> None:
+    def __init__(
+        self, accounts: AccountsCopy, policy: Policy, used_shares: Mapping[str, float] = {}
+    ) -> None:
         self._accounts = accounts
         self.policy = policy
+        self._used_shares = used_shares
         self._root = Tenant(ROOT, None, policy)
         self._tenants: dict[str, Tenant] = {ROOT: self._root}
         self._open: Ranking[Branch] = Ranking()
@@ -194,6 +202,14 @@ class Tree:
             self._totals = totals
             self._renew_all()
 
+    def set_used_shares(self, used_shares: Mapping[str, float]) -> None:
+        """Take in the used share of each tenant; tenants without one have 0."""
+        before = self._used_shares
+        self._used_shares = used_shares
+        for name, tenant in self._tenants.items():
+            if before.get(name) != used_shares.get(name):
+                self._renew(tenant)
+
     def set_used(self, used: AccountAmounts) -> None:
         """Take in what tasks hold on all open nodes now."""
         self._unnamed = _minus(used, self._accounts.held_below(TENANT_MARK))
@@ -233,7 +249,10 @@ class Tree:
         """Return the turn of a tenant."""
         amounts = self._held(tenant)
         entry = tenant.entry
-        share = self.share(amounts) / entry.weight
+        share = self.share(amounts)
+        if entry.half_life_s:
+            share += self._used_shares.get(tenant.name, 0.0)
+        share /= entry.weight
         if tenant.strict:
             return float(entry.rank), share
         is_below = any(amounts.get(name, 0) < amount for name, amount in entry.at_least)

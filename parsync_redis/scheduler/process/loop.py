@@ -127,14 +127,16 @@ class Scheduler:
         self._plans = PlanRunner(store, self.core)
         self._taken = TakenTasks(store, self.core)
         self.ticks = TickClock(time.monotonic())
+        renew_s = config.lease_s / RENEWALS_PER_LEASE
         self._duties = [
             PeriodicDuty(CONFIRM_S, lambda _: self._taken.confirm_due()),
             PeriodicDuty(config.lease_s, lambda _: self._taken.give_back_strays()),
             PeriodicDuty(OBSERVE_S, self._observe),
             PeriodicDuty(config.gap_s, self._backfill.work),
             PeriodicDuty(config.gap_s, lambda _: self._policy.work()),
+            PeriodicDuty(renew_s, lambda _: self._policy.read_shares()),
             PeriodicDuty(CHOOSE_EVERY_S, lambda _: self.core.waits.choose()),
-            PeriodicDuty(config.lease_s / RENEWALS_PER_LEASE, lambda _: self._say_well()),
+            PeriodicDuty(renew_s, lambda _: self._say_well()),
         ]
         self._only_read = False
         self._run_id = ""

@@ -1,8 +1,9 @@
 """Fairness: tenants share the nodes, however many tasks each of them submits.
 
 A floods at the beginning, C floods from second 6 on, and B asks steadily for 21 % of the slots. By
-the age of the tasks B waits behind both floods. L has tasks of 8 slots beside a flood of tasks of
-one slot, with the same weight: half of the slots is due to L. The leader books nodes for L.
+the age of the tasks B waits behind both floods. With history past use counts, so C catches up with
+what A had before C came. L has tasks of 8 slots beside a flood of tasks of one slot, with the same
+weight: half of the slots is due to L. The leader books nodes for L.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,10 +46,13 @@ LARGE_SETTLED_S: Final = 20.0
 """Seconds after which the share of L is judged: a node must get empty before L has it."""
 LARGE_SLOTS: Final = 8
 LARGE_DUE: Final = 0.5
+HALF_LIFE_S: Final = 10.0
+PHASES: Final = (("c_ahead", 8.0, 12.0), ("c_ahead_at_end", 20.0, float("inf")))
+"""Seconds in which C is compared with A: with history C catches up first."""
 
 
 def runs(parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
-    """Return the runs by age and by tenants, for several numbers of schedulers."""
+    """Return the runs by age, by tenants for several numbers of schedulers, and with history."""
     members = (parameters.schedulers,) if "schedulers" in chosen else FAIR_SCHEDULERS
     return [
         SimRun(f"age N={parameters.schedulers}", play, parameters, (False,)),
@@ -56,26 +60,39 @@ def runs(parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
             SimRun(f"fair N={count}", play, parameters.with_(schedulers=count), (True,))
             for count in members
         ),
+        SimRun(f"history N={parameters.schedulers}", play, parameters, (True, HALF_LIFE_S)),
         SimRun(f"large N={parameters.schedulers}", play_large, parameters),
     ]
 
 
 def play(
-    parameters: Parameters, dice: np.random.SeedSequence, progress: Progress, named: bool
+    parameters: Parameters,
+    dice: np.random.SeedSequence,
+    progress: Progress,
+    named: bool,
+    half_life_s: float = 0.0,
 ) -> RunFigures:
-    """Play two floods and a steady tenant."""
+    """Play two floods and a steady tenant. half_life_s: 0: only what is held now counts."""
     slots = parameters.scaled_slots
     loads = (
         TenantLoad("a", flood=round(22.5 * slots)),
         TenantLoad("b", rate=STEADY_SHARE * slots / RUN_S),
         TenantLoad("c", flood=15 * slots, begin_s=C_BEGINS_S),
     )
-    measure = TenantSimulation(parameters, loads, dice, named).run(progress, RUN_S)
+    measure = TenantSimulation(parameters, loads, dice, named, half_life_s=half_life_s).run(
+        progress, RUN_S
+    )
     shares = {tenant: measure.shares(tenant, SETTLED_S, slots) for tenant in "abc"}
     off = np.abs(np.array(shares["a"]) - np.array(shares["c"]))
     waits_s = [wait_s for at_s, wait_s in measure.waits_s["b"] if at_s >= RUN_S]
     summary = {f"share_{tenant}": float(np.mean(values)) for tenant, values in shares.items()}
+    ahead = {
+        name: np.array(measure.shares("c", begin_s, slots, end_s))
+        - np.array(measure.shares("a", begin_s, slots, end_s))
+        for name, begin_s, end_s in PHASES
+    }
     summary |= {
+        **{name: float(values.mean()) for name, values in ahead.items() if len(values)},
         "used": sum(summary.values()),
         "placed_b": len(waits_s),
         "off_mean": float(off.mean()),
@@ -140,6 +157,23 @@ def checks(
                     AT_ONCE,
                 ),
                 below(f"p99.{name}", f"{name}: A against C, p99", "0.04", 0.04, means["off_p99"]),
+            ]
+        elif name.startswith("history"):
+            claim_checks += [
+                above(
+                    f"ahead.{name}",
+                    f"{name}: share of C less that of A, second 8 to 12",
+                    "0.1",
+                    0.1,
+                    means.get("c_ahead"),
+                ),
+                below(
+                    f"end.{name}",
+                    f"{name}: share of C less that of A from second 20 on",
+                    "0.05",
+                    0.05,
+                    means.get("c_ahead_at_end"),
+                ),
             ]
         elif name.startswith("age"):
             claim_checks.append(
