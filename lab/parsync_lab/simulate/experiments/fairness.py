@@ -15,7 +15,7 @@ from ..parameters import OF_ALL, Parameters
 from ..plots import finish_axes, line
 from ..runs import RunFigures, SimRun
 from ..simulation import Progress
-from ..tenant_simulation import TenantLoad, TenantMeasure, TenantSimulation
+from ..tenant_simulation import TenantLoad, TenantMeasure, TenantSimulation, draw_tasks
 
 TITLE = "Fairness: two tenants flood, and a third asks steadily for a fifth of the slots"
 DEFAULTS: Final[Mapping[str, Any]] = {
@@ -35,6 +35,7 @@ USES: Final = (OF_ALL - {"scale"}) | {
 }
 FAIR_SCHEDULERS: Final = (1, 4, 16, 32)
 RUN_S: Final = 2.0
+STEP_S: Final = 1 / 64
 STEADY_SHARE: Final = 0.21
 C_BEGINS_S: Final = 6.0
 SETTLED_S: Final = 10.0
@@ -64,7 +65,7 @@ def play(
         TenantLoad("b", rate=STEADY_SHARE * slots / RUN_S),
         TenantLoad("c", flood=15 * slots, begin_s=C_BEGINS_S),
     )
-    measure = TenantSimulation(parameters, loads, dice, named).run(progress, RUN_S)
+    measure = _measure(parameters, loads, dice, progress, named)
     shares = {tenant: measure.shares(tenant, SETTLED_S, slots) for tenant in "abc"}
     off = np.abs(np.array(shares["a"]) - np.array(shares["c"]))
     waits_s = [wait_s for at_s, wait_s in measure.waits_s["b"] if at_s >= RUN_S]
@@ -90,11 +91,26 @@ def play_large(
         TenantLoad("s", flood=round(22.5 * slots)),
         TenantLoad("l", flood=slots, begin_s=RUN_S, slots=8),
     )
-    measure = TenantSimulation(parameters, loads, dice).run(progress, RUN_S)
+    measure = _measure(parameters, loads, dice, progress)
     shares = {tenant: measure.shares(tenant, SETTLED_S, slots) for tenant in "sl"}
     summary = {f"share_{tenant}": float(np.mean(values)) for tenant, values in shares.items()}
     summary["used"] = sum(summary.values())
     return RunFigures(_by_second(measure, slots, "sl"), summary, measure.placements)
+
+
+def _measure(
+    parameters: Parameters,
+    loads: Sequence[TenantLoad],
+    dice: np.random.SeedSequence,
+    progress: Progress,
+    named: bool = True,
+) -> TenantMeasure:
+    """Play some loads."""
+    tasks_seed, simulation_seed = dice.spawn(2)
+    end_s = parameters.length * parameters.duration_s
+    tasks = draw_tasks(loads, end_s, RUN_S, np.random.default_rng(tasks_seed))
+    simulation = TenantSimulation(parameters, tasks, simulation_seed, STEP_S, named)
+    return simulation.run(progress, end_s)
 
 
 def _by_second(measure: TenantMeasure, slots: int, tenants: str) -> dict[str, list[float]]:
