@@ -25,6 +25,9 @@ runs used, with all values if they differ; slots and rate are those at scale 1.
 
 AIM: Final = 25_000
 
+OF_TRACE: Final = ("trace", "jobs")
+"""The experiments on a file, which is not part of the project."""
+
 NOTES: Final[Mapping[str, str]] = {
     "strategies": "Quality-first is weighted sampling over the whole view. Delays run from submit to commit, are "
     "grouped by the second of the commit, and include a wait for a tick.",
@@ -130,7 +133,7 @@ def _command(name: str, result: Mapping[str, Any]) -> str:
         if option != "trace"
     ]
     repeat = f" --repeat {result['repeat']}" if result["repeat"] > 1 else ""
-    return f"parsync simulate {name}{' FILE' if name == 'trace' else ''}{''.join(options)}{repeat}"
+    return f"parsync simulate {name}{' FILE' if name in OF_TRACE else ''}{''.join(options)}{repeat}"
 
 
 def _used(runs: Mapping[str, Mapping[str, Any]]) -> str:

@@ -266,6 +266,8 @@ class TenantSimulation:
         while self._running and self._running[0][0] <= now_s:
             _, _, tenant, place = heapq.heappop(self._running)
             self._held[tenant] -= len(place.slots)
+            if not self._held[tenant]:
+                del self._held[tenant]
             ended[place.partition].append(place)
         for partition, places in ended.items():
             finish = self._store.commands.finish([(place, "succeeded", "") for place in places])
