@@ -14,7 +14,7 @@ from parsync_lab.simulate.cluster import SimCluster
 from parsync_lab.simulate.experiment import Outcome, as_json, draw, run_experiment, write_result
 from parsync_lab.simulate.experiments import EXPERIMENTS, conflicts, extra_slots, omega, omega_cell
 from parsync_lab.simulate.parameters import SimStrategy, Sync
-from parsync_lab.simulate.report import write_report
+from parsync_lab.simulate.report import OF_TRACE, write_report
 from parsync_lab.simulate.runs import RunFigures
 
 SMALL = {
@@ -26,6 +26,7 @@ SMALL = {
     "omega": {"length": 0.05},
     "trace": {"scale": 0.01, "length": 0.05, "schedulers": 5},
     "fairness": {"slots": 320, "length": 0.44, "schedulers": 2},
+    "jobs": {"slots": 80, "scale": 0.5, "schedulers": 2, "partitions": 4},
 }
 PLACED = {
     "utilisation",
@@ -77,7 +78,11 @@ HOLDS = {
     "trace": ({"scale": 0.01, "length": 0.1, "schedulers": 5}, {"trace.conflicts", "trace.delay"}),
     "fairness": (
         {"slots": 320, "length": 0.44, "schedulers": 2},
-        {"age.age N=2", "p99.fair N=2"},
+        {"age.age N=2", "wait.fair N=2", "mean.fair N=2", "p99.fair N=2"},
+    ),
+    "jobs": (
+        {"slots": 80, "scale": 0.5, "schedulers": 2, "partitions": 4, "load": 1.2},
+        {"jobs.slowdown", "jobs.makespan"},
     ),
 }
 """Parameters of runs that are small, and the claims that hold even there."""
@@ -112,7 +117,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(name: str, trace: Path, **more: object) -> Outcome:
-    given = {**SMALL[name], **({"trace": str(trace)} if name == "trace" else {}), **more}
+    given = {**SMALL[name], **({"trace": str(trace)} if name in OF_TRACE else {}), **more}
     return run_experiment(name, given, jobs=1)
 
 
@@ -324,7 +329,7 @@ def test_the_claims_that_need_no_large_cluster_hold_in_small(
     monkeypatch.setattr(extra_slots, "SWEEPS", SWEEPS)
     monkeypatch.setattr(extra_slots, "EXTRA_SLOTS_ROUNDS", 2)
     found = run_experiment(
-        name, {**given, **({"trace": str(trace)} if name == "trace" else {})}, jobs=1
+        name, {**given, **({"trace": str(trace)} if name in OF_TRACE else {})}, jobs=1
     ).checks
     assert {check.id: check.ours for check in found if check.id in claims and not check.holds} == {}
     assert claims <= {check.id for check in found}
