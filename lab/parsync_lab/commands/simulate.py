@@ -309,8 +309,12 @@ def progress_bar(title: str) -> "Iterator[Tell]":
 
 
 def _print_claims(outcome: "Outcome") -> None:
-    from ..simulate.experiment import rows_of
+    from ..simulate.experiment import figures_of, rows_of
 
+    columns, figures = figures_of(outcome.result)
+    if figures:
+        print_table([column.upper() for column in columns], figures, "")
+        print()
     rows = rows_of(outcome.result["claims"])
     print_table(
         ("CLAIM", "PAPER", "OURS", "TOLERANCE", "HOLDS"),

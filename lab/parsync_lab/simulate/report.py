@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from parsync_redis.errors import InvalidInput
 
-from .experiment import rows_of
+from .experiment import figures_of, rows_of
 from .experiments import EXPERIMENTS
 from .parameters import flag_of
 
@@ -39,6 +39,11 @@ NOTES: Final[Mapping[str, str]] = {
     "`parsync simulate trace FILE`.",
     "fairness": "No experiment of the paper: the bars are ours. The wait of B counts from second 2 on, the shares from "
     "second 10 on. A against C: the difference of their shares, as a part of all slots.",
+    "jobs": "No experiment of the paper: the bars are ours, and `paper` is our goal. Alibaba's batch tasks of 2017; the "
+    "file is not part of the project. A tenth of the jobs is drawn, and each job is a tenant. A slowdown is the time "
+    "from the first submission to the last end of a job, over the same time without a wait. "
+    "[decisions/0077](decisions/0077-jobs-of-a-trace-as-tenants.md) says what is drawn, and how the figures depend on "
+    "the load.",
 }
 
 
@@ -119,6 +124,9 @@ def _section(name: str, result: Mapping[str, Any], plot: str) -> str:
         lines += ["", NOTES[name]]
     if plot:
         lines += ["", f"![{result['title']}]({plot})"]
+    columns, figures = figures_of(result)
+    if figures:
+        lines += ["", _table(columns, figures)]
     rows = rows_of(result["claims"])
     if rows:
         lines += ["", _table(("claim", "paper", "ours", "tolerance", "holds"), rows)]
