@@ -190,7 +190,7 @@ def _shown(value: Mapping[str, float | None] | None) -> str:
     if value is None or value["mean"] is None:
         return ""
     half = value["ci95"]
-    return f"{value['mean']:.5g}" if half is None else f"{value['mean']:.5g} +-{half:.2g}"
+    return f"{value['mean']:.5g}" if half is None else f"{value['mean']:.5g} +-{half:.4g}"
 
 
 def rows_of(claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, str, str]]:

@@ -35,7 +35,7 @@ USES: Final = (OF_ALL - {"scale"}) | {
 }
 FAIR_SCHEDULERS: Final = (1, 4, 16, 32)
 RUN_S: Final = 2.0
-STEP_S: Final = 1 / 64
+FAIR_STEP_S: Final = 1 / 64
 """The shortest time between two events, as long as a scheduler's rest after a freed slot."""
 STEADY_SHARE: Final = 0.21
 C_BEGINS_S: Final = 6.0
@@ -110,7 +110,7 @@ def _measure(
     tasks_seed, simulation_seed = dice.spawn(2)
     end_s = parameters.length * parameters.duration_s
     tasks = draw_tasks(loads, end_s, RUN_S, np.random.default_rng(tasks_seed))
-    simulation = TenantSimulation(parameters, tasks, simulation_seed, STEP_S, named)
+    simulation = TenantSimulation(parameters, tasks, simulation_seed, FAIR_STEP_S, named)
     return simulation.run(progress, end_s)
 
 

@@ -38,10 +38,10 @@ JOB_STEP_S: Final = 1.0
 """The trace's times are whole seconds."""
 SMALL_JOB: Final = 10
 """A job is small if it has fewer instances."""
-ORDERS: Final = ("age", "fair")
+JOB_ORDERS: Final = ("age", "fair")
 MAX_TASK_SHARE: Final = 0.1
 """The longest run, as a share of the trace's span."""
-QUANTILES: Final = 100
+SLOWDOWN_QUANTILES: Final = 100
 
 
 def runs(parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
@@ -49,7 +49,7 @@ def runs(parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
     if not parameters.trace:
         raise InvalidInput("which trace? parsync simulate jobs FILE")
     rows = read_trace(Path(parameters.trace), of_jobs=True)
-    return [SimRun(order, play, parameters, (rows, order == "fair")) for order in ORDERS]
+    return [SimRun(order, play, parameters, (rows, order == "fair")) for order in JOB_ORDERS]
 
 
 def play(
@@ -72,7 +72,7 @@ def play(
     for job, tasks_of_job in jobs.items():
         size = "small" if instances[job] < SMALL_JOB else "large"
         slowdowns[size].append(slowdown(tasks_of_job, measure))
-    steps = np.linspace(0, 1, QUANTILES + 1)
+    steps = np.linspace(0, 1, SLOWDOWN_QUANTILES + 1)
     series = {
         size: np.quantile(values, steps).tolist() for size, values in slowdowns.items() if values
     }
@@ -122,9 +122,9 @@ def slowdown(tasks: Sequence[TenantTask], measure: TenantMeasure) -> float:
 
 def used(measure: TenantMeasure, begin_s: float, end_s: float) -> float:
     """Return the mean number of slots that tasks held between two times."""
-    held = [(at_s, sum(slots.values())) for at_s, slots in measure.slots_held if at_s < end_s]
-    times_s = np.array([begin_s, *(at_s for at_s, _ in held), end_s])
-    slots = np.array([0, *(count for _, count in held)])
+    in_use = [(at_s, sum(slots.values())) for at_s, slots in measure.slots_held if at_s < end_s]
+    times_s = np.array([begin_s, *(at_s for at_s, _ in in_use), end_s])
+    slots = np.array([0, *(count for _, count in in_use)])
     return float(slots @ np.diff(times_s)) / (end_s - begin_s)
 
 
@@ -190,7 +190,7 @@ def draw(
     figure.set_size_inches(9, 3.2)
     titles = {"small": "jobs below 10 instances", "large": "jobs of 10 and more instances"}
     for axis, (size, title) in zip(axes, titles.items(), strict=True):
-        for order, colour in zip(ORDERS, ("tab:red", "tab:blue"), strict=True):
+        for order, colour in zip(JOB_ORDERS, ("tab:red", "tab:blue"), strict=True):
             line(axis, series[order].get(size, []), order, colour)
         finish_axes(axis)
         axis.set_title(title)
