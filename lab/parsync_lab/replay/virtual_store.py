@@ -41,6 +41,11 @@ class VirtualStore(MemoryStore, Store):
         """Answer plain commands as a server does."""
         return [self.read(*command) for command in commands]
 
+    def publish(self, channel: str, text: str) -> int:
+        """Record a message. Returns 1: the scheduler of the channel hears it."""
+        super().publish(channel, text)
+        return 1
+
     def pipe_each(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Answer plain commands as a server does."""
         return self.pipe(commands)
