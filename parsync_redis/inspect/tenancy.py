@@ -17,11 +17,11 @@ from ..model.devices import fold
 from ..model.ids import shown
 from ..model.options import close_to
 from ..model.views import NodeView
-from ..store.policy import usual_policy
+from ..store.policy import read_declaring, usual_policy
 from ..store.reads.accounts import read_account_holders, read_accounts, read_oldest_holders
 from ..store.reads.cancel import server_ms
 from ..store.reads.demand import ShardLine, read_lines
-from ..store.reads.views import read_node_views
+from ..store.reads.views import Directory, read_node_views
 from ..store.store import Store
 
 
@@ -35,14 +35,20 @@ class Tenancy:
 
 def read_tenancy(store: Store, kinds: Sequence[ShardLine], nodes: Sequence[NodeView]) -> Tenancy:
     """Read the tenants and limits. kinds, nodes: as they were read. Raises ServerUnreachable."""
-    policy = usual_policy(store).policy
+    stored = usual_policy(store)
+    policy = stored.in_force
     reading = read_accounts(store, kinds)
     present = [node for node in nodes if node.state != "down"]
     offered = offered_amounts((node.slots, fold(node.resources.items())) for node in present)
     tenants = tenant_views(policy, reading.lines, reading.waiting, reading.oldest_ms, offered)
     held_limits = [name for name, line in reading.lines.items() if not name.startswith("@")]
     oldest = read_oldest_holders(store, held_limits)
-    limits = limit_views(policy, reading.lines, reading.waiting, oldest, server_ms(store))
+    uncovered = [name for name in policy.limits if name not in stored.policy.limits]
+    apps = read_declaring(Directory(store)) if uncovered else {}
+    declared_by = {name: sorted({app for app, _ in apps.get(name, ())}) for name in uncovered}
+    limits = limit_views(
+        policy, reading.lines, reading.waiting, oldest, server_ms(store), declared_by
+    )
     return Tenancy(tenants, limits)
 
 
@@ -66,10 +72,12 @@ def read_holders_of(store: Store, account: str) -> list[HolderView]:
         return read_account_holders(store, account)
     check_limit(account)
     holders = read_account_holders(store, account)
-    if not holders and usual_policy(store).policy.limit(account) is None:
+    if not holders and usual_policy(store).in_force.limit(account) is None:
         names = [limit.name for limit in read_limits(store)]
         if account not in names:
             close = close_to(account, names)
             hint = f"; did you mean {close}?" if close else ""
-            raise InvalidInput(f"no limit {shown(account)} is in the policy{hint}")
+            raise InvalidInput(
+                f"no limit {shown(account)} is in the policy or declared by a worker{hint}"
+            )
     return holders

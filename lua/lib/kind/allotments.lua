@@ -8,7 +8,7 @@
 --- @include kind/accounts
 
 -- parse_ceiling: put a ceiling, or false for none, into the fields of an account. A text that is
--- too long is none.
+-- too long, or has no amounts, is none.
 local function parse_ceiling(account, text)
   text = text and #text <= 4096 and text
   account.ceiling_text = text or '-'
@@ -24,9 +24,13 @@ local function parse_ceiling(account, text)
     account.allowed.rate = nil
     account.allowed.burst = nil
   end
-  if account.allowed and account.allowed.shards then
-    account.is_divided = true
+  if account.allowed then
+    account.is_divided = account.allowed.shards ~= nil
     account.allowed.shards = nil
+    account.allowed.declared = nil
+  end
+  if not account.interval and not next(account.allowed or {}) then
+    account.allowed = nil
   end
 end
 
