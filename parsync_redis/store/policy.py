@@ -97,7 +97,7 @@ def view_policy(store: Store) -> PolicyView:
     in_force = document_of(stored.in_force)["limits"]
     apps = read_declaring(Directory(store)) if stored.declared else {}
     declared = {
-        name: {**table, "declared_by": sorted(app for app, _ in apps.get(name, ()))}
+        name: {**table, "declared_by": sorted({app for app, _ in apps.get(name, ())})}
         for name, table in in_force.items()
         if name not in document["limits"]
     }

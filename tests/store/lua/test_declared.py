@@ -159,6 +159,7 @@ def test_of_two_versions_the_least_counts_until_the_first_has_gone(drive: Driver
     assert ceilings(drive) == {"stripe": "units=3 rate=10/1000 burst=1 declared=1"}
     (text,) = words_of_doctor(drive)
     assert "limit stripe is declared differently: shop says at_once = 3" in text
+    assert view_policy(drive.store).declared["stripe"]["declared_by"] == ["shop"]
     come(drive, "n1", {"stripe": {"at_once": 3, "rate": "100/s"}})
     leader.look()
     assert ceilings(drive) == {"stripe": "units=3 rate=100/1000 burst=10 declared=1"}
