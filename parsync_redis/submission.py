@@ -307,8 +307,7 @@ def refused_limit(store: Store, task: Submission) -> UnknownLimit | None:
 def unknown_limit(task: Submission, known_limits: Sequence[str]) -> str:
     """Return the first limit of a task that nobody knows, '' if all are known."""
     names = [account.name for account in limits_of(task.options.limits)]
-    known = set(known_limits)
-    return next((name for name in names if not {name, pattern_of(name)} & known), "")
+    return next((n for n in names if not {n, pattern_of(n)} & {*known_limits}), "")
 
 
 def explain_unknown_limit(task: Submission, known_limits: Sequence[str]) -> str:

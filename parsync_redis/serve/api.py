@@ -248,13 +248,13 @@ class Api:
 
     async def tasks(self, request: Request, query: Query) -> Response:
         """List tasks: first those that have not ended; ?state=waiting, placed, running, ..."""
-        wanted = task_query(query, query.limit())
+        criteria = task_query(query, query.limit())
 
         def look(client: ParsyncClient) -> bytes:
-            listed = list_tasks(client, wanted)
-            return encode({"limit": wanted.limit, "part": listed.part, "items": listed.tasks})
+            listed = list_tasks(client, criteria)
+            return encode({"limit": criteria.limit, "part": listed.part, "items": listed.tasks})
 
-        return reply(await self._asker.ask(("tasks", wanted), look))
+        return reply(await self._asker.ask(("tasks", criteria), look))
 
     async def task(self, request: Request, query: Query) -> Response:
         """Show one task: its place, its times, why it waits."""

@@ -250,7 +250,7 @@ class Pages:
         try:
             params = (TASK_STATE_PARAM, TASK_ID_PARAM, TENANT_PARAM, UNDER_PARAM)
             query = Query(request, params)
-            wanted = task_query(query, MOST_TASKS)
+            criteria = task_query(query, MOST_TASKS)
             id = query.text("id").strip()
             if id:
                 encode_id(id)
@@ -263,7 +263,7 @@ class Pages:
                     )
                 )
             found_tasks = await self._asker.ask(
-                ("tasks page", wanted), lambda client: list_tasks(client, wanted)
+                ("tasks page", criteria), lambda client: list_tasks(client, criteria)
             )
         except ParsyncError as error:
             status_code = 400 if isinstance(error, InvalidInput) else 503
@@ -279,8 +279,8 @@ class Pages:
             "tasks": rows,
             "words": TASK_STATES,
             "state": query.text(TASK_STATE_PARAM.name),
-            "tenant": wanted.tenant,
-            "under": wanted.under,
+            "tenant": criteria.tenant,
+            "under": criteria.under,
             "limit": MOST_TASKS,
             "part": found_tasks.part,
         }
