@@ -1,8 +1,9 @@
 """Commands about who goes first: policy (show, apply, check, set, history), limits, tenants."""
 
 import getpass
+import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from ..model.account_views import LimitView, TenantView
 from ..model.amount import parse_amount, shown_amount
 from ..model.human import age_text, needs_shown
 from ..model.policy_document import with_value
+from ..model.policy_reader import LIMIT_KEYS
 from ..store.policy import PolicyVersion, stored_policy
 from ..store.reads.cancel import server_ms
 from .common import (
@@ -60,7 +62,7 @@ def operator_name() -> str:
 def show_policy(
     as_json: Json = False, url: Url = None, cluster: ClusterName = None, config: Config = None
 ) -> None:
-    """Show the policy as it was written: the tenants and the limits."""
+    """Show the policy as it was written, and the limits that apps declare."""
     with make_client(url, cluster, config) as client:
         policy = client.policy()
         missing = "" if policy.version else explain_empty(client, ())
@@ -73,6 +75,13 @@ def show_policy(
             say(line)
     else:
         say(missing or "no policy: parsync policy apply FILE makes one")
+    if not as_json:
+        for name, table in policy.declared.items():
+            apps = declared_text(table["declared_by"])
+            values = ", ".join(
+                f"{key} = {json.dumps(table[key])}" for key in LIMIT_KEYS if key in table
+            )
+            say(f"# limits.{name}: {values}; {apps}")
     if missing:
         raise typer.Exit(1)
 
@@ -211,7 +220,7 @@ def limits(
             _oldest_text(limit, now_ms),
             limit_note(limit),
         ),
-        "no limits: parsync policy apply FILE makes them",
+        "no limits: parsync policy apply FILE makes them, Parsync(app, limits=...) declares them",
         missing,
     )
 
@@ -231,10 +240,17 @@ def allowed_text(limit: LimitView) -> str:
 def limit_note(limit: LimitView) -> str:
     """Return what an operator should know of a limit, '' for nothing."""
     if not limit.in_policy:
-        return "not in the policy: no task starts"
+        return "not in the policy, nor declared: no task starts"
     if limit.damaged:
         return "what it holds is not known: the leader counts it anew"
-    return "paused" if limit.allowed == 0 else ""
+    notes = ["paused"] if limit.allowed == 0 else []
+    notes += [] if limit.declared_by is None else [declared_text(limit.declared_by)]
+    return ", ".join(notes)
+
+
+def declared_text(apps: Sequence[str]) -> str:
+    """Return who declares a limit, for people. apps: their names."""
+    return f"declared by {', '.join(apps)}" if apps else "declared by an app without workers"
 
 
 def _print_holders(client: ParsyncClient, name: str, as_json: bool) -> None:

@@ -63,7 +63,7 @@ class AccountExplainer:
         if not names:
             return None
         try:
-            policy = self._policy().policy
+            policy = self._policy().in_force
             self.read([text])
         except AccessDenied:  # a login of an earlier version
             return None

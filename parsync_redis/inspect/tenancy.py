@@ -19,11 +19,11 @@ from ..model.options import close_to
 from ..model.policy import Policy
 from ..model.used_share import SharesByTenant
 from ..model.views import NodeView
-from ..store.policy import usual_policy
+from ..store.policy import read_declaring, usual_policy
 from ..store.reads.accounts import read_account_holders, read_accounts, read_oldest_holders
 from ..store.reads.cancel import server_ms
 from ..store.reads.demand import ShardLine, read_lines
-from ..store.reads.views import read_node_views
+from ..store.reads.views import Directory, read_node_views
 from ..store.store import Store
 
 
@@ -37,7 +37,8 @@ class Tenancy:
 
 def read_tenancy(store: Store, kinds: Sequence[ShardLine], nodes: Sequence[NodeView]) -> Tenancy:
     """Read the tenants and limits. kinds, nodes: as they were read. Raises ServerUnreachable."""
-    policy = usual_policy(store).policy
+    stored = usual_policy(store)
+    policy = stored.in_force
     now_ms = server_ms(store)
     reading = read_accounts(store, kinds)
     present = [node for node in nodes if node.state != "down"]
@@ -48,7 +49,10 @@ def read_tenancy(store: Store, kinds: Sequence[ShardLine], nodes: Sequence[NodeV
     )
     held_limits = [name for name, line in reading.lines.items() if not name.startswith("@")]
     oldest = read_oldest_holders(store, held_limits)
-    limits = limit_views(policy, reading.lines, reading.waiting, oldest, now_ms)
+    uncovered = [name for name in policy.limits if name not in stored.policy.limits]
+    apps = read_declaring(Directory(store)) if uncovered else {}
+    declared_by = {name: sorted({app for app, _ in apps.get(name, ())}) for name in uncovered}
+    limits = limit_views(policy, reading.lines, reading.waiting, oldest, now_ms, declared_by)
     return Tenancy(tenants, limits)
 
 
@@ -86,10 +90,12 @@ def read_holders_of(store: Store, account: str) -> list[HolderView]:
         return read_account_holders(store, account)
     check_limit(account)
     holders = read_account_holders(store, account)
-    if not holders and usual_policy(store).policy.limit(account) is None:
+    if not holders and usual_policy(store).in_force.limit(account) is None:
         names = [limit.name for limit in read_limits(store)]
         if account not in names:
             close = close_to(account, names)
             hint = f"; did you mean {close}?" if close else ""
-            raise InvalidInput(f"no limit {shown(account)} is in the policy{hint}")
+            raise InvalidInput(
+                f"no limit {shown(account)} is in the policy or declared by a worker{hint}"
+            )
     return holders

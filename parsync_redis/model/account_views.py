@@ -1,9 +1,10 @@
 """Views of tenants, limits and their holders for people, and the share of a tenant. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from .account import NO_TENANT, TENANT_MARK
+from .account import NO_TENANT, TENANT_MARK, pattern_of
 from .account_line import AccountLine, Ceiling
 from .amount import THOUSANDTHS, amount_number
 from .policy import STRICT, DueShares, Policy, parents_of
@@ -38,6 +39,8 @@ class LimitView:
     in_policy: whether the policy has the limit, or a pattern for it. Without that no task starts.
     damaged: whether what it holds is not known; it has room for nothing then.
     oldest: the task that counts longest, None without holders.
+    declared_by: the names of the apps that declare the limit, [] if no worker declares it any more;
+        None for a limit of the policy's document.
     """
 
     name: str
@@ -51,6 +54,7 @@ class LimitView:
     in_policy: bool = True
     damaged: bool = False
     oldest: HolderView | None = None
+    declared_by: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +96,12 @@ def limit_views(
     waiting: Mapping[str, int],
     oldest: Mapping[str, HolderView],
     now_ms: int,
+    declared_by: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[LimitView]:
     """Return the limits that the policy names, tasks hold or tasks wait under, sorted by name.
 
     lines: by account. waiting: the number of waiting tasks by account. oldest: by account.
+    declared_by: the apps by declared limit or pattern that no entry of the document covers.
     """
     named = {name for name in policy.limits if not name.endswith("*")}
     names = {name for name in (*lines, *waiting) if not name.startswith(TENANT_MARK)} | named
@@ -117,6 +123,7 @@ def limit_views(
                 entry is not None,
                 line.is_damaged,
                 oldest.get(name),
+                declared_by.get(name if name in policy.limits else pattern_of(name)),
             )
         )
     return views

@@ -18,6 +18,8 @@ AGE: Final = "age"
 """The order of the tasks of a tenant whose entry says none: the first submitted is the first."""
 BUILT_IN_ORDERS: Final = (AGE, "shortest", "least")
 """The orders that a tenant may name without a distribution that adds orders."""
+DECLARED_MARK: Final = " declared=1"
+"""What is behind the ceiling of a limit that an app declares, in a shard."""
 UNBOUNDED: Final = f"slots={MAX_AMOUNT}"
 """The ceiling of an account that is never full."""
 FAIR: Final = "fair"
@@ -84,6 +86,22 @@ class LimitEntry:
         return " ".join(words)
 
 
+def least_entry(entries: Iterable[LimitEntry]) -> LimitEntry:
+    """Return what all of these entries of a limit allow: the least of each value."""
+    least = LimitEntry()
+    for entry in entries:
+        numbers = [at_once for at_once in (least.at_once, entry.at_once) if at_once is not None]
+        rated = [candidate for candidate in (least, entry) if candidate.rate is not None]
+        slowest = min(rated, key=_start_pace, default=LimitEntry())
+        least = LimitEntry(min(numbers, default=None), slowest.rate, slowest.burst)
+    return least
+
+
+def _start_pace(entry: LimitEntry) -> tuple[float, int]:
+    """Return the units a millisecond that may start, and the burst."""
+    return (entry.rate.number / entry.rate.period_ms if entry.rate else 0.0), entry.burst
+
+
 def _no_entries() -> Mapping[str, Any]:
     return MappingProxyType({})
 
@@ -126,6 +144,11 @@ class Policy:
         """Return what counts for a limit: its entry, else that of its pattern, else None."""
         entry = self.limits.get(name)
         return self.limits.get(pattern_of(name)) if entry is None else entry
+
+    def with_declared(self, declared: Mapping[str, LimitEntry]) -> "Policy":
+        """Return the policy with limits that apps declare, as far as no entry of it covers them."""
+        uncovered = {name: entry for name, entry in declared.items() if self.limit(name) is None}
+        return replace(self, limits=MappingProxyType({**self.limits, **uncovered}))
 
     def ceiling(self, account: str) -> str | None:
         """Return the ceiling of an account: '' is a tenant without one, None an unknown limit."""

@@ -178,6 +178,7 @@ WORKER_RIGHTS: Final[CommandsByKind] = {
     "q:meta": "hset",
     "q:names": "hdel hexists hsetnx",
     "q:outbox": "lrange",
+    "q:policy": "hset",
     "q:running": "hset",
     "q:shapes": "hdel hget hset",
 }

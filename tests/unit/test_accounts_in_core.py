@@ -224,7 +224,12 @@ def test_the_next_token_of_a_rate_opens_its_kinds() -> None:
     ("kind", "account", "line", "why"),
     [
         (STRIPE, "stripe", "n=5 units=5 of units=5", "limit stripe: 5 of 5 are held"),
-        (STRIPE, "stripe", "n=0 of -", "no limit 'stripe' is in the policy"),
+        (
+            STRIPE,
+            "stripe",
+            "n=0 of -",
+            "no limit 'stripe' is in the policy or declared by a worker",
+        ),
         (
             STRIPE,
             "stripe",

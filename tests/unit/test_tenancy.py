@@ -141,14 +141,17 @@ def test_the_page_has_a_row_for_each_tenant_and_limit():
     cells = [[cell for cell in row.split("|") if cell] for row in rows]
     assert ["acme", "1", "20%", "20%", "slots=2", "5", "1.0 min"] in cells
     assert ["stripe", "3", "5", "4", "100/m, 5 of 10 used"] in cells
-    assert ["strpe", "0", "0", "1", "not in the policy: no task starts"] in cells
+    assert ["strpe", "0", "0", "1", "not in the policy, nor declared: no task starts"] in cells
 
 
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
         ("[limits.stripe]\nat_once = 0", [("limit stripe is 0: it is paused", True, True)]),
-        ("[limits.mail]\nat_once = 1", [("no limit 'stripe' is in the policy", True, True)]),
+        (
+            "[limits.mail]\nat_once = 1",
+            [("no limit 'stripe' is in the policy or declared by a worker", True, True)],
+        ),
         (
             "[limits.stripe]\nat_once = 1",
             [("limit stripe may hold at most 1 units; one such task asks for 2 units", True, True)],

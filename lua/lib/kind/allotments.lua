@@ -7,8 +7,9 @@
 -- with 3 of 10 may start 3/10 of the units. The field '#seal' changes with each allot.
 --- @include kind/accounts
 
--- words_of: return {name -> number} of the words of a ceiling, and the period of its rate; nil for
--- a text that is no ceiling: without its words it would let all tasks in.
+-- words_of: return {name -> number} of the words of a ceiling, the period of its rate, and among
+-- how many shards it is divided; nil for a text that is no ceiling: without its words it would let
+-- all tasks in.
 local function words_of(text)
   local words = {}
   local rate_period
@@ -20,14 +21,17 @@ local function words_of(text)
     words[name] = tonumber(amount)
     rate_period = tonumber(period) or rate_period
   end
+  local shards = words.shards
+  words.shards = nil
+  words.declared = nil
   if next(words) and words.rate ~= 0 and rate_period ~= 0 then
-    return words, rate_period
+    return words, rate_period, shards
   end
 end
 
 -- parse_ceiling: put a ceiling, or false for none, into the fields of an account.
 local function parse_ceiling(account, text)
-  local words, period = words_of(text or '')
+  local words, period, shards = words_of(text or '')
   account.is_unread = text and not words
   account.ceiling_text = words and text or '-'
   account.allowed = text and words
@@ -38,10 +42,7 @@ local function parse_ceiling(account, text)
     account.allowed.rate = nil
     account.allowed.burst = nil
   end
-  if words and words.shards then
-    account.is_divided = true
-    account.allowed.shards = nil
-  end
+  account.is_divided = shards ~= nil
 end
 
 -- allot_rate: give this shard `part` of the burst of a rate, and as much of the rate. Return the

@@ -48,11 +48,14 @@ local function run_again(task, place, outcome, why)
 end
 
 -- end_run: end a task whose run has ended. is_unstored: whether the result backend did not take the
--- result; then the result goes to the outbox.
+-- result; then the result goes to the outbox. So does the cancel of what the task would have run
+-- next: a run that replaced its task has stored no result.
 local function end_run(task, place, outcome, why, is_unstored, retention_s)
-  local state = outcome == 'again' and 'cancelled' or outcome
-  if outcome == 'again' or is_unstored then
-    end_unseen(task, state, now_ms(), why, retention_s)
+  local is_next_cancelled = outcome == 'again' or outcome ~= 'cancelled' and task.extra.next
+  local state = is_next_cancelled and 'cancelled' or outcome
+  if is_next_cancelled or is_unstored then
+    local reason = why == '' and is_next_cancelled and 'revoked' or why
+    end_unseen(task, state, now_ms(), reason, retention_s)
   else
     end_task(task, state, now_ms(), why, retention_s)
     if outcome ~= 'succeeded' then

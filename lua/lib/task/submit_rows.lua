@@ -6,7 +6,8 @@
 --     minutes without it. See task/order.lua
 --   max: the task's max_starts
 --   any=1: the node on which the task ran last is as good as other nodes
---   wait=1: the task may wait for capacity that no node has yet
+--   wait: 1 if the task may wait for capacity that no node has yet, and for limits that nobody
+--     knows yet; limits if it may wait for limits only, because its app declares them
 --   after: the running attempt that submits what the same id does next (Celery's retry and replace)
 --   pub: tells one publish of an id from the next. A new publish begins a new life of a task that
 --     has ended, and is the successor of a task that runs, or has run and waits again. Without pub

@@ -233,12 +233,14 @@ class Running(Tasks):
                 task.note_last()
             self._to_pending(id, task, due, renewed=renewed, kind=kind)
             return "again"
+        # a run that replaced its task has stored no result
+        next_cancelled = outcome == "again" or (outcome != "cancelled" and task.next is not None)
         self._end(
             id,
             task,
-            "cancelled" if outcome == "again" else outcome,
-            why,
-            outcome == "again" or unstored,
+            "cancelled" if next_cancelled else outcome,
+            "revoked" if next_cancelled and not why else why,
+            next_cancelled or unstored,
         )
         return "ok"
 

@@ -157,8 +157,13 @@ class TaskCalls(Calls):
         tasks: the tasks for which the digest in the offer stands.
         """
         digest, names_text = ("", "") if tasks is None else (tasks.digest, tasks.text)
-        once: Once = {"node": node, "offer": offer, "digest": digest, "tasks": names_text}
-        return self._everywhere(lambda shard: self._queue(OFFER, int, once, shard=shard), max)
+        fields = {"node": node, "offer": offer, "digest": digest, "tasks": names_text}
+
+        def make(shard: int) -> Call[int]:
+            once: Once = {"channel": self.keys.wakes(shard), **fields}
+            return self._queue(OFFER, int, once, shard=shard)
+
+        return self._everywhere(make, max)
 
     def fix_shards(self, shard: int, shards: int, usual: int) -> Call[int]:
         """Fix the number of shards for submit unless it is fixed; return the fixed number.

@@ -292,7 +292,7 @@ local ACCOUNTS = {} -- name -> account, a table with the fields below
 
 
 -- parse_ceiling: put a ceiling, or false for none, into the fields of an account. A text that is
--- too long is none.
+-- too long, or has no amounts, is none.
 
 -- allot_rate: give this shard `part` of the burst of a rate, and as much of the rate. Return the
 -- words of the ceiling that are about the rate, by name.
@@ -1089,9 +1089,13 @@ function counting()
             account.allowed.rate = nil
             account.allowed.burst = nil
           end
-          if account.allowed and account.allowed.shards then
-            account.is_divided = true
+          if account.allowed then
+            account.is_divided = account.allowed.shards ~= nil
             account.allowed.shards = nil
+            account.allowed.declared = nil
+          end
+          if not account.interval and not next(account.allowed or {}) then
+            account.allowed = nil
           end
         end
         account.is_unread = texts.err ~= nil
