@@ -11,7 +11,7 @@ from parsync_redis.store.reference.leases import Leases, NodeRecord
 from parsync_redis.store.reference.store import MemoryStore
 from parsync_redis.store.store import Store
 
-_KEY: Final = re.compile(r"[^{]*\{[^:}]*(?::([pq])(\d+))?\}:(\w+)(?::(.*))?")
+_KEY_PARTS: Final = re.compile(r"[^{]*\{[^:}]*(?::([pq])(\d+))?\}:(\w+)(?::(.*))?")
 """A key: the letter and number of its partition or shard, its kind, and an id."""
 
 
@@ -50,7 +50,7 @@ class VirtualStore(MemoryStore, Store):
         return ""
 
     def _reply_to(self, command: str, key: str, *args: Any) -> Any:
-        match = _KEY.fullmatch(key)
+        match = _KEY_PARTS.fullmatch(key)
         assert match is not None, f"not a key: {key}"
         family, number, kind, id = match.groups()
         if command == "delete" and kind == "inbox":
