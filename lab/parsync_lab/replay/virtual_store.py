@@ -91,7 +91,7 @@ def _hash_of_partition(partition: Leases, kind: str) -> Mapping[str, str]:
         return {name: _record(node) for name, node in nodes.items()}
     if kind == "left":
         amounts = {name: node.amounts_left for name, node in nodes.items()}
-        return {name: amounts_text(left.items()) for name, left in amounts.items() if left}
+        return {name: amounts_text(sizes.items()) for name, sizes in amounts.items() if sizes}
     if kind == "slots":
         return {f"{node}/{slot}": place.text for (node, slot), place in partition.leases.items()}
     if kind == "notes":
