@@ -90,7 +90,7 @@ def makes_room(holder: Holder, needs: Resources) -> bool:
     a booking there is of no use.
     """
     return holder.slots >= needs.slots and all(
-        sum(size for held, size in holder.resources.items() if held.partition("@")[0] == name)
+        sum(size for key, size in holder.resources.items() if key.partition("@")[0] == name)
         >= amount
         for name, amount in needs.amounts
         if not undeclared(name)

@@ -56,7 +56,7 @@ def large(core: Core) -> tuple[LargeKind, ...]:
 def turns(core: Core) -> str:
     """Return the tenants whose tasks get bookings, in their order."""
     tenant_by_turn = {
-        turn: Kind.of(kind.kind).tenant for kind in large(core) for turn in kind.turns or ()
+        turn: Kind.of(kind.kind).tenant for kind in large(core) for turn in kind.turn_numbers or ()
     }
     assert sorted(tenant_by_turn) == [*range(len(tenant_by_turn))]
     return " ".join(tenant_by_turn[turn] for turn in sorted(tenant_by_turn))
@@ -123,7 +123,7 @@ def test_tasks_without_a_tenant_have_a_turn_too() -> None:
 
 def test_the_oldest_task_of_a_tenant_has_its_first_turn() -> None:
     core = full({of("l", 8, "old"): 2, of("l", 8, "new"): 9, of("s", 1): 500}, {"s": 100})
-    by_name = {kind.kind.split()[0]: kind.turns for kind in large(core)}
+    by_name = {kind.kind.split()[0]: kind.turn_numbers for kind in large(core)}
     assert by_name == {"old": (0, 1), "new": (2, 3, 4, 5, 6)}
 
 

@@ -11,7 +11,7 @@ from parsync_redis.store.reference.leases import Leases, NodeRecord
 from parsync_redis.store.reference.store import MemoryStore
 from parsync_redis.store.store import Store
 
-_KEY: Final = re.compile(r"[^{]*\{[^:}]*(?::([pq])(\d+))?\}:(\w+)(?::(.*))?")
+_KEY_PARTS: Final = re.compile(r"[^{]*\{[^:}]*(?::([pq])(\d+))?\}:(\w+)(?::(.*))?")
 """A key: the letter and number of its partition or shard, its kind, and an id."""
 
 
@@ -55,7 +55,7 @@ class VirtualStore(MemoryStore, Store):
         return ""
 
     def _reply_to(self, command: str, key: str, *args: Any) -> Any:
-        match = _KEY.fullmatch(key)
+        match = _KEY_PARTS.fullmatch(key)
         assert match is not None, f"not a key: {key}"
         family, number, kind, id = match.groups()
         if command == "delete" and kind == "inbox":
@@ -96,7 +96,7 @@ def _hash_of_partition(partition: Leases, kind: str) -> Mapping[str, str]:
         return {name: _record(node) for name, node in nodes.items()}
     if kind == "left":
         amounts = {name: node.amounts_left for name, node in nodes.items()}
-        return {name: amounts_text(left.items()) for name, left in amounts.items() if left}
+        return {name: amounts_text(sizes.items()) for name, sizes in amounts.items() if sizes}
     if kind == "slots":
         return {f"{node}/{slot}": place.text for (node, slot), place in partition.leases.items()}
     if kind == "notes":

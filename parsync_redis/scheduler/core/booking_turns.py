@@ -61,16 +61,16 @@ class BookingTurns:
         for number, waiting in enumerate(self._turns()):
             numbers.setdefault(waiting.kind.text, []).append(number)
         return tuple(
-            large_kind._replace(turns=tuple(numbers[large_kind.kind]))
+            large_kind._replace(turn_numbers=tuple(numbers[large_kind.kind]))
             for large_kind in large_kinds(self._groups)
             if large_kind.kind in numbers
         )
 
     def _turns(self) -> list[WaitingKind]:
         """Return the kind of each task that gets a booking, in their order."""
-        turns: list[WaitingKind] = []
+        kinds_in_turn: list[WaitingKind] = []
         counts: dict[WaitingKind, int] = {}
-        while len(turns) < MAX_BOOKINGS and (waiting := self._tree.pick()) is not None:
+        while len(kinds_in_turn) < MAX_BOOKINGS and (waiting := self._tree.pick()) is not None:
             count = counts.get(waiting, 0)
             tenants = self._tenants[waiting]
             with_turn = {tenant for kind in counts for tenant in self._tenants[kind]}
@@ -81,14 +81,14 @@ class BookingTurns:
             elif count == waiting.count or not self._has_room(waiting):
                 self._tree.discard(waiting)
             else:
-                turns.append(waiting)
+                kinds_in_turn.append(waiting)
                 counts[waiting] = count + 1
                 self._accounts.reserve(waiting.shard, waiting.asks, 1)
                 self._tree.on_reserved(waiting, 1)
                 self._tree.set(waiting, waiting.order(count + 1))
         for waiting, count in counts.items():
             self._accounts.reserve(waiting.shard, waiting.asks, -count)
-        return turns
+        return kinds_in_turn
 
     def _has_room(self, waiting: WaitingKind) -> bool:
         """Return whether the accounts of a kind have room for another task."""
@@ -98,14 +98,14 @@ class BookingTurns:
         """Return whether a tenant may have another booking, beside the other children."""
         assert tenant.parent is not None, "the root has no turn"
         first = self._first[tenant.parent.name]
-        others = [turn for turn, name in first if name != tenant.name]
-        if not others:
+        sibling_turns = [turn for turn, name in first if name != tenant.name]
+        if not sibling_turns:
             return True
         if tenant.strict:
-            return tenant.turn <= others[0]
+            return tenant.turn <= sibling_turns[0]
         tenant_class, weighted_share = tenant.turn
         if tenant_class == BELOW_GUARANTEE:
             return True
         if weighted_share * tenant.entry.weight < self._due.of(tenant.name):
             return True
-        return tenant not in with_turn and tenant.turn <= others[0]
+        return tenant not in with_turn and tenant.turn <= sibling_turns[0]

@@ -17,14 +17,14 @@ class LargeKind(NamedTuple):
 
     shards: where its tasks wait.
     first: the order of its first task.
-    turns: the places of its tasks in the order of bookings, those of the oldest task first; the
-        other tasks get no booking. None without tenants: the orders of all tasks decide.
+    turn_numbers: the places of its tasks in the order of bookings, the oldest task first; the other
+        tasks get no booking. None without tenants: the orders of all tasks decide.
     """
 
     kind: str
     shards: tuple[int, ...]
     first: int
-    turns: tuple[int, ...] | None = None
+    turn_numbers: tuple[int, ...] | None = None
 
 
 class LeastAsked:

@@ -99,7 +99,7 @@ class BackfillDuty:
             facts = [facts_of(state, kind.name, apps) for state in states.values()]
             by_kind[text] = by_lack(needs[text], facts, booked)
         now = now_ms(store)
-        with_turns = {kind.kind for kind in large if kind.turns is not None}
+        with_turns = {kind.kind for kind in large if kind.turn_numbers is not None}
         nodes, ends_by_node = self._look(by_kind, needs, with_turns, states, now)
         previous = unused(before, ends_by_node, self._kinds)
         waiting = [
@@ -214,8 +214,10 @@ def _in_turn(large: Sequence[LargeKind], tasks: Sequence[tuple[str, str]]) -> li
 
     tasks: (id, kind) in the order of the queue, which decides without tenants.
     """
-    turns = {kind.kind: iter(kind.turns) for kind in large if kind.turns is not None}
-    if not turns:
+    numbers = {
+        kind.kind: iter(kind.turn_numbers) for kind in large if kind.turn_numbers is not None
+    }
+    if not numbers:
         return [*tasks]
-    numbered = [(next(turns[kind], None), task, kind) for task, kind in tasks if kind in turns]
+    numbered = [(next(numbers[kind], None), task, kind) for task, kind in tasks if kind in numbers]
     return [(task, kind) for number, task, kind in sorted(n for n in numbered if n[0] is not None)]

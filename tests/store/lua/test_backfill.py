@@ -142,7 +142,7 @@ def test_tasks_of_tenants_get_bookings_in_their_turns(drive: Driver, waits: Wait
     waits.large = [waits.large[0]]
     waits.duty.work(6.0)
     assert [booking.task for booking in read_booked(drive.store)] == ["l1"], "m has no turn now"
-    waits.large = [waits.large[0]._replace(turns=(0, 1, 2))]
+    waits.large = [waits.large[0]._replace(turn_numbers=(0, 1, 2))]
     waits.duty.work(7.0)
     assert {booking.task for booking in read_booked(drive.store)} == {"l1", "l2"}
     drive.run(drive.commands.set_node(0, "n8", "drain"))
