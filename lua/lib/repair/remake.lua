@@ -97,7 +97,8 @@ local function accounts_text(id)
 end
 
 -- take_kind_of_run: write the kind and the attempt of a task into its line, as its run tells them;
--- the message tells the name, and the holders of accounts tell the accounts. The order becomes that of a task that is submitted now.
+-- the message tells the name, and the holders of accounts tell the accounts. The order becomes that
+-- of a task that is submitted now.
 local function take_kind_of_run(line, id, run, lease)
   local name = name_in(redis.call('HGET', KEY.messages, id) or '')
   local _, slots = string.gsub(lease.slots, '%d+', '')
@@ -111,8 +112,8 @@ end
 
 -- remake_line: return a new line of a task that has lost its line; nil if nothing tells the kind.
 -- A place in the queue of a kind tells kind and order; the life becomes that of the last
--- submission. Else the run tells slots, amounts and life, the message the name, and accounts that they have
--- the task among their holders. Options and labels are lost.
+-- submission. Else the run tells slots, amounts and life, the message the name, and the accounts
+-- that they have the task among their holders. Options and labels are lost.
 local function remake_line(id, kind, order, run, now)
   local line = {
     mark = redis.call('EXISTS', KEY.extra .. id) == 1 and '+' or '',

