@@ -6,6 +6,7 @@
 -- without an allotment has room for nothing. The parts of a rate are those of its `burst`: a shard
 -- with 3 of 10 may start 3/10 of the units. The field '#seal' changes with each allot.
 --- @include kind/accounts
+local HAS_DIVIDED = false -- whether a ceiling that this call has read is divided among shards
 
 -- parse_ceiling: put a ceiling, or false for none, into the fields of an account. A text that is
 -- too long is none.
@@ -13,10 +14,18 @@ local function parse_ceiling(account, text)
   text = text and #text <= 4096 and text
   account.ceiling_text = text or '-'
   account.allowed = text and {}
-  for word, amount in string.gmatch(text or '', '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
+  if not text then
+    return
+  end
+  local name, most = string.match(text, '^(%l+)=(%d+)$')
+  if name and name ~= 'shards' then
+    account.allowed[name] = tonumber(most)
+    return
+  end
+  for word, amount in string.gmatch(text, '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
     account.allowed[word] = tonumber(amount)
   end
-  local number, period = string.match(text or '', 'rate=(%d+)/(%d+)')
+  local number, period = string.match(text, 'rate=(%d+)/(%d+)')
   if number then
     account.interval = tonumber(period) / tonumber(number)
     account.least_interval = account.interval
@@ -24,8 +33,9 @@ local function parse_ceiling(account, text)
     account.allowed.rate = nil
     account.allowed.burst = nil
   end
-  if account.allowed and account.allowed.shards then
+  if account.allowed.shards then
     account.is_divided = true
+    HAS_DIVIDED = true
     account.allowed.shards = nil
   end
 end
@@ -64,14 +74,13 @@ local function apply_allotment(account, text)
 end
 
 -- read_allotments: read the allotments of those of these accounts whose ceilings are divided.
--- names: {account, any, ...}.
 local function read_allotments(names)
   local divided = {}
   local fields = {}
-  for i = 1, #names, 2 do
-    if account_of(names[i]).is_divided then
-      divided[#divided + 1] = names[i]
-      fields[#fields + 1] = '=' .. names[i]
+  for _, name in ipairs(names) do
+    if account_of(name).is_divided then
+      divided[#divided + 1] = name
+      fields[#fields + 1] = '=' .. name
     end
   end
   for from = 1, #fields, 1000 do
@@ -87,7 +96,7 @@ end
 -- shards HELD may end with ' full': then the leader knows that tasks wait here.
 local function account_line(name)
   local account = ACCOUNTS[name]
-  local held_text = account.count and account_text(account) or 'damaged'
+  local held_text = account.count and (account.text or account_text(account)) or 'damaged'
   local mark = account.is_divided and account.count and account.full and ' full' or ''
   return held_text .. mark .. ' of ' .. account.ceiling_text
 end
