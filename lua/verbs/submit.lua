@@ -103,7 +103,7 @@ local function create_task(id, kind, message, options, is_known)
   local size = #LINES
   local life = COUNTED.submitted + size / 2 + 1
   local order = string.format('%d', position)
-  local now = now_ms()
+  local now = NOW or now_ms()
   if not due then
     enter(kind.kind, id, order, position)
   end

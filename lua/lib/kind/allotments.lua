@@ -7,44 +7,6 @@
 -- with 3 of 10 may start 3/10 of the units. The field '#seal' changes with each allot.
 --- @include kind/accounts
 
--- words_of: return {name -> number} of the words of a ceiling, the period of its rate, and among
--- how many shards it is divided; nil for a text that is no ceiling: without its words it would let
--- all tasks in.
-local function words_of(text)
-  local words = {}
-  local rate_period
-  for word in string.gmatch(#text <= 4096 and text or '', '[^ ]+') do
-    local name, amount, period = string.match(word, '^(%l[%l%d_.]*)=(%d+%.?%d*)/?(%d*)$')
-    if not name or (name == 'rate') ~= (period ~= '') then
-      return
-    end
-    words[name] = tonumber(amount)
-    rate_period = tonumber(period) or rate_period
-  end
-  local shards = words.shards
-  words.shards = nil
-  words.declared = nil
-  if next(words) and words.rate ~= 0 and rate_period ~= 0 then
-    return words, rate_period, shards
-  end
-end
-
--- parse_ceiling: put a ceiling, or false for none, into the fields of an account.
-local function parse_ceiling(account, text)
-  local words, period, shards = words_of(text or '')
-  account.is_unread = text and not words
-  account.ceiling_text = words and text or '-'
-  account.allowed = text and words
-  if period then
-    account.interval = period / words.rate
-    account.least_interval = account.interval
-    account.burst = account.allowed.burst or 1
-    account.allowed.rate = nil
-    account.allowed.burst = nil
-  end
-  account.is_divided = shards ~= nil
-end
-
 -- allot_rate: give this shard `part` of the burst of a rate, and as much of the rate. Return the
 -- words of the ceiling that are about the rate, by name.
 local function allot_rate(account, part)
@@ -79,14 +41,13 @@ local function apply_allotment(account, text)
 end
 
 -- read_allotments: read the allotments of those of these accounts whose ceilings are divided.
--- names: {account, any, ...}.
 local function read_allotments(names)
   local divided = {}
   local fields = {}
-  for i = 1, #names, 2 do
-    if account_of(names[i]).is_divided then
-      divided[#divided + 1] = names[i]
-      fields[#fields + 1] = '=' .. names[i]
+  for _, name in ipairs(names) do
+    if account_of(name).is_divided then
+      divided[#divided + 1] = name
+      fields[#fields + 1] = '=' .. name
     end
   end
   for from = 1, #fields, 1000 do
@@ -102,7 +63,7 @@ end
 -- ' full': then a scheduler knows that it is woken when the account has room.
 local function account_line(name)
   local account = ACCOUNTS[name]
-  local held_text = account.count and account_text(account) or 'damaged'
+  local held_text = account.count and (account.text or account_text(account)) or 'damaged'
   local mark = account.count and account.full and ' full' or ''
   return held_text .. mark .. ' of ' .. account.ceiling_text
 end

@@ -1,5 +1,6 @@
 -- Check the fields of a task's line that a run depends on.
 --- @include kind/fits
+--- @include kind/shares
 --- @include kind/waiting
 --- @include task/line
 
@@ -36,6 +37,21 @@ local function are_accounts(kind)
   local _, tenant, limits = split_accounts(kind)
   return (not tenant or are_words(tenant, '[^/]+', '//', 3, is_sound_tenant))
     and (not limits or are_words(limits, '[^,]+', ',,', 8, is_sound_limit))
+end
+
+-- split_counted: return the name, the needs and the limits of a sound kind whose tasks need slots
+-- only and count to a tenant without '/' or one limit or both; nil for any other kind. No pattern
+-- needs another function, which would cost calls without accounts, too.
+local function split_counted(kind)
+  local name, needs, words = string.match(kind, '^([!-~]+) (slots=%d+) (.+)$')
+  local tenant, limit = string.match(words or '', '^for=([%l%d][%l%d_.-]*) under=(%w[%w_.:@+/-]*)$')
+  if not tenant then
+    tenant = string.match(words or '', '^for=([%l%d][%l%d_.-]*)$')
+    limit = string.match(words or '', '^under=(%w[%w_.:@+/-]*)$')
+  end
+  if (tenant or limit) and #needs < 23 and #(tenant or '') <= 32 and #(limit or '') <= 128 then
+    return name, needs, limit
+  end
 end
 
 -- flaw: return which part of a line is damaged, or nil; the line is nil if its text is no line. A

@@ -3,6 +3,17 @@
 --- @include task/transitions
 local ENDING_TASKS = {} -- id -> record, of the tasks whose outcomes this call reports
 
+-- next_kind: return the end of a line, a space and the kind, and the list of the kind in `counted`.
+-- A damaged line ends in no kind.
+local function next_kind(line, counted)
+  local kind = string.match(line, '^%S+ %S+ %S+ %S+ %S+ (.*)$')
+  if not kind then
+    return false, {}
+  end
+  counted[kind] = counted[kind] or {}
+  return ' ' .. kind, counted[kind]
+end
+
 -- load_outcomes: read the records of the tasks, and look at the queues in which they would wait.
 -- reports: {{number = of the row, id = id, place = place, outcome = outcome}, ...}. Return an error
 -- reply or nil.
@@ -101,8 +112,9 @@ end
 -- leave_ended: take ended tasks out of their accounts. ids_by_kind: {kind -> ids}; channel: false
 -- if accept_outcomes will write the accounts.
 local function leave_ended(ids_by_kind, channel)
-  if channel then -- load_outcomes has looked at it otherwise
-    look_at_index()
+  if channel then -- load_outcomes has looked at more otherwise
+    APART = (bad_type(KEY.changed, 'zset') or bad_type(KEY.meta, 'hash') or bad_counts(KEY.meta))
+      and true or false
   end
   for kind, ids in pairs(ids_by_kind) do
     leave_accounts(kind, ids)

@@ -37,11 +37,6 @@ local function reply_to_all(word)
   return reply
 end
 
--- is_no_uuid: return whether an id is no UUID.
-local function is_no_uuid(id)
-  return #id > 36 or not string.find(id, '^%x+%-%x+%-%x+%-%x+%-%x+$')
-end
-
 -- check_row: return the options of a row, nil if the row has none; or nil and the error reply for a
 -- row that is malformed. kind: the fields of the row's kind, nil if the row names no kind.
 local function check_row(kind, id, options)
@@ -66,7 +61,8 @@ local function read_rows(kinds_by_number)
     local id = row.id
     local kind = kinds_by_number[row.kind]
     ids[i] = id
-    if not refusal and (row.options ~= '' or not kind or is_no_uuid(id)) then
+    local is_uuid = #id <= 36 and string.find(id, '^%x+%-%x+%-%x+%-%x+%-%x+$')
+    if not refusal and (row.options ~= '' or not kind or not is_uuid) then
       options_of[i], refusal = in_full().check_row(kind, id, row.options)
     end
   end

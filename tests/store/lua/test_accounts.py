@@ -465,3 +465,49 @@ def test_a_run_whose_line_is_lost_keeps_its_accounts(limited: Limited, first: st
     assert repair_all(limited.drive.store, dry=True) == []
     assert limited.line("stripe").startswith("n=2 units=4 full of")
     assert limited.line("@acme/web").startswith("n=2 slots=2 of")
+
+
+def test_kinds_of_one_take_share_the_room_of_their_limit(limited: Limited):
+    limited.set(("stripe", "units=3"))
+    rows = []
+    for tenant in ("acme", "mill"):
+        limited.submit(
+            [f"{tenant}{n}" for n in range(2)], TaskOptions(tenant=tenant, limits="stripe")
+        )
+        rows.append((f"work slots=1 for={tenant} under=stripe", 9))
+    took = limited.run(limited.commands.take("s1", rows))
+    assert [task.id for task in took.tasks] == ["acme0", "acme1", "mill0"]
+    assert limited.line("stripe") == "n=3 units=3 full of units=3"
+
+
+def test_a_kind_that_a_take_asks_for_twice_is_given_once(limited: Limited):
+    limited.set(("stripe", "units=9"))
+    limited.submit("abc")
+    took = limited.run(limited.commands.take("s1", [(KIND, 0), (KIND, 1), (KIND, 2)]))
+    assert [task.id for task in took.tasks] == ["a"]
+    assert limited.ids() == ["b", "c"]
+
+
+def test_more_than_a_thousand_accounts_of_one_take_have_their_own_ceilings(limited: Limited):
+    """A command has 1,000 fields; here are 1,200 accounts and 801 patterns."""
+    limited.set(("@t399/u", "slots=0"), ("@t398/u/*", "slots=0"))
+    ids = [f"id{n}" for n in range(400)]
+    tenants = [f"t{n}/u/v" for n in range(400)]
+    limited.run(
+        limited.commands.submit(
+            [
+                Submission(id, "work", b"", TaskOptions(tenant=tenant))
+                for id, tenant in zip(ids, tenants, strict=True)
+            ]
+        )
+    )
+    rows = [(f"work slots=1 for={tenant}", 1) for tenant in tenants]
+    took = limited.run(limited.commands.take("s1", rows))
+    assert [task.id for task in took.tasks] == ids[:398]
+    accounts = limited.drive.keys.queue("accounts")
+    marked = {b"@t399/u": b"n=0 full", b"@t398/u/v": b"n=0 full"}
+    assert limited.client.hlen(accounts) == 3 * 398 + len(marked)
+    limited.run(
+        limited.commands.give_back("s1", [(task.id, task.attempt, "", "") for task in took.tasks])
+    )
+    assert limited.client.hgetall(accounts) == marked
