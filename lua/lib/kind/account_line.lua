@@ -9,12 +9,13 @@ local function parse_words(name, account, line)
   end
   local is_full = string.sub(words, -5) == ' full'
   for word in string.gmatch(is_full and string.sub(words, 1, -6) or words, '[^ ]+') do
-    local amount_name, amount = string.match(word, '^(%l[%l%d_.]*)=(%d+%.?%d*)$')
-    if not amount_name then
+    local amount_name, amount = string.match(word, '^(%l[%l%d_.]*)=(%d[%d.]*)$')
+    amount = tonumber(amount)
+    if not amount then
       account.count = nil
       return
     end
-    account.held[amount_name] = tonumber(amount)
+    account.held[amount_name] = amount
   end
   local units = string.byte(name) == 64 and math.huge or account.held.units or 0 -- '@'
   account.count = units >= tonumber(count) and tonumber(count) or nil

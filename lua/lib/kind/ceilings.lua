@@ -15,12 +15,14 @@ local function words_of(text)
   local words = {}
   local rate_period
   for word in string.gmatch(#text <= 4096 and text or '', '[^ ]+') do
-    local name, amount, period = string.match(word, '^(%l[%l%d_.]*)=(%d+%.?%d*)/?(%d*)$')
-    if not name or (name == 'rate') ~= (period ~= '') then
+    local name, text_of_amount, divisor = string.match(word, '^(%l[%l%d_.]*)=(%d[%d.]*)(.*)$')
+    local amount = tonumber(text_of_amount)
+    local period = name == 'rate' and tonumber(string.match(divisor, '^/(%d+)$'))
+    if not amount or name == 'rate' and not period or name ~= 'rate' and divisor ~= '' then
       return
     end
-    words[name] = tonumber(amount)
-    rate_period = tonumber(period) or rate_period
+    words[name] = amount
+    rate_period = period or rate_period
   end
   local shards = words.shards
   words.shards = nil

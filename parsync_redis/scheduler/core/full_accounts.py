@@ -63,6 +63,11 @@ class FullAccounts:
         """True if kinds may have room again."""
         return bool(self._roomier)
 
+    @property
+    def any_due(self) -> bool:
+        """True if the next plan has something to do for a kind without room."""
+        return self.any_roomier or self.any_unmarked
+
     def add(self, waiting: WaitingKind, room: Room) -> None:
         """Add a kind for which an account has no room."""
         key = waiting.shard, room.account

@@ -299,8 +299,7 @@ class QueueCopy:
     @property
     def any_open(self) -> bool:
         """True if some group may find a seat, or an account is to be marked as full."""
-        full = self.full
-        return bool(self._open or self._fresh or full.any_roomier or full.any_unmarked)
+        return bool(self._open or self._fresh) or self.full.any_due
 
     def open_kinds(self, changed: Collection[int], tried: Collection[KindGroup]) -> list[SeatTurn]:
         """Return a heap of the kinds that may find a seat, in the order in which they get seats.

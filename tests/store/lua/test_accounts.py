@@ -354,7 +354,7 @@ def test_after_lost_writes_a_limit_counts_what_the_server_still_knows_and_is_exa
     words = limited.run(finish)
     assert words[1] == "stale", "a run whose take was lost ends nothing"
     assert limited.ids() == (["c"] if words[0] == "ok" else [])
-    assert limited.line("stripe") == "n=2 units=2 of units=2"
+    assert limited.line("stripe") == "n=2 units=2 full of units=2"
 
 
 @pytest.mark.parametrize(

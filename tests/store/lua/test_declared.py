@@ -16,7 +16,7 @@ from parsync_redis.model.needs import parse_resources
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.policy_reader import read_declared
 from parsync_redis.model.task import Submission
-from parsync_redis.scheduler.leader.policy import POLICY_LOOK_EVERY_S, PolicyDuty
+from parsync_redis.scheduler.leader.policy import PolicyDuty
 from parsync_redis.store import Store
 from parsync_redis.store.policy import (
     change_policy,
@@ -32,6 +32,7 @@ from tests.kit.driver import Driver
 from tests.kit.servers import Servers
 
 KIND = "work slots=1 under=stripe"
+LEASE_S = 10.0
 
 
 @pytest.fixture
@@ -48,14 +49,14 @@ class Leader:
     """A leader that looks at the policy."""
 
     def __init__(self, drive: Driver) -> None:
-        self._duty = PolicyDuty(drive.store)
+        self._duty = PolicyDuty(drive.store, LEASE_S)
         self._now_s = 0.0
 
     def look(self, times: int = 2) -> None:
         """Look so many times."""
         for _ in range(times):
             self._duty.work(self._now_s)
-            self._now_s += POLICY_LOOK_EVERY_S
+            self._now_s += LEASE_S / 2
 
 
 def come(drive: Driver, node: str, limits: Any, app: str = "shop") -> None:

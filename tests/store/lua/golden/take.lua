@@ -949,12 +949,13 @@ function counting()
     end
     local is_full = string.sub(words, -5) == ' full'
     for word in string.gmatch(is_full and string.sub(words, 1, -6) or words, '[^ ]+') do
-      local amount_name, amount = string.match(word, '^(%l[%l%d_.]*)=(%d+%.?%d*)$')
-      if not amount_name then
+      local amount_name, amount = string.match(word, '^(%l[%l%d_.]*)=(%d[%d.]*)$')
+      amount = tonumber(amount)
+      if not amount then
         account.count = nil
         return
       end
-      account.held[amount_name] = tonumber(amount)
+      account.held[amount_name] = amount
     end
     local units = string.byte(name) == 64 and math.huge or account.held.units or 0 -- '@'
     account.count = units >= tonumber(count) and tonumber(count) or nil
@@ -1154,12 +1155,14 @@ function counting()
     local words = {}
     local rate_period
     for word in string.gmatch(#text <= 4096 and text or '', '[^ ]+') do
-      local name, amount, period = string.match(word, '^(%l[%l%d_.]*)=(%d+%.?%d*)/?(%d*)$')
-      if not name or (name == 'rate') ~= (period ~= '') then
+      local name, text_of_amount, divisor = string.match(word, '^(%l[%l%d_.]*)=(%d[%d.]*)(.*)$')
+      local amount = tonumber(text_of_amount)
+      local period = name == 'rate' and tonumber(string.match(divisor, '^/(%d+)$'))
+      if not amount or name == 'rate' and not period or name ~= 'rate' and divisor ~= '' then
         return
       end
-      words[name] = tonumber(amount)
-      rate_period = tonumber(period) or rate_period
+      words[name] = amount
+      rate_period = period or rate_period
     end
     local shards = words.shards
     words.shards = nil
