@@ -165,7 +165,7 @@ def checks(
         if name.startswith("fair"):
             wait_s = means.get("wait_b_p99_s")
             claim_checks += [
-                below(f"wait.{name}", f"{name}: p99 wait of B, s", "0.5", 0.5, wait_s),
+                below(f"wait.{name}", f"{name}: p99 wait of B, s", "0.5", 0.5, wait_s, MANY),
                 below(
                     f"mean.{name}",
                     f"{name}: A against C, mean",
@@ -203,6 +203,11 @@ def checks(
                 above(f"used.{name}", f"{name}: slots used", "0.95", 0.95, means["used"]),
             ]
     return claim_checks
+
+
+MANY: Final = (
+    "the bar is meant for 4 schedulers; why B waits longer with 32 schedulers is not traced"
+)
 
 
 def draw(
