@@ -56,17 +56,19 @@ bench: $(STAMP) ## run every bench, about 20 minutes, and write docs/performance
 bench-celery: $(STAMP) ## compare with plain Celery: no-op tasks through 4 solo workers
 	@$(BIN)/parsync bench celery $(ARGS)
 
-chaos: $(STAMP) ## run real processes under random faults and check their history (SECONDS=300 SEED=1)
-	@$(BIN)/python -m tests.chaos.real run --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1) $(ARGS)
+chaos: $(STAMP) ## run real processes under random faults and check their history (SECONDS=300 SEED=1 SERVERS=one|cluster|lagging)
+	@$(BIN)/python -m tests.chaos.real run --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1) --servers $(or $(SERVERS),one) $(ARGS)
 
-EXPERIMENTS := strategies statesync conflicts staleness extra-slots omega
+EXPERIMENTS := strategies statesync conflicts staleness extra-slots omega fairness
 
 reproduce: $(STAMP) ## run the paper's experiments in virtual time and write docs/reproduction.md (TRACE=batch_task.csv.gz)
 	@rm -rf build/reproduction
 	@for name in $(EXPERIMENTS); do \
 	  $(BIN)/parsync simulate $$name --scale 0.1 --out build/reproduction/$$name $(ARGS) || exit; \
 	done
-	@if [ -n "$(TRACE)" ]; then $(BIN)/parsync simulate trace $(TRACE) --scale 0.1 --out build/reproduction/trace $(ARGS); fi
+	@if [ -n "$(TRACE)" ]; then \
+	  $(BIN)/parsync simulate trace $(TRACE) --scale 0.1 --out build/reproduction/trace $(ARGS) && \
+	  $(BIN)/parsync simulate jobs $(TRACE) --load 0.95 --repeat 3 --out build/reproduction/jobs $(ARGS); fi
 	@$(BIN)/parsync simulate report build/reproduction docs/reproduction.md
 
 replay: $(STAMP) ## replay a trace of GPU nodes and pods and write docs/replay-gpu.md (TRACE=DIR)

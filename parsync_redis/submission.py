@@ -295,16 +295,25 @@ def read_limits(store: Store, task: Submission) -> list[str]:
     )
 
 
+def refused_limit(store: Store, task: Submission) -> UnknownLimit | None:
+    """Return the error that submit would raise for a limit that nobody knows, None for none."""
+    if not task.options.limits or task.options.wait_for_capacity:
+        return None
+    known_limits = read_limits(store, task)
+    if not unknown_limit(task, known_limits):
+        return None
+    return UnknownLimit(explain_unknown_limit(task, known_limits))
+
+
+def unknown_limit(task: Submission, known_limits: Sequence[str]) -> str:
+    """Return the first limit of a task that nobody knows, '' if all are known."""
+    names = [account.name for account in limits_of(task.options.limits)]
+    return next((n for n in names if not {n, pattern_of(n)} & {*known_limits}), "")
+
+
 def explain_unknown_limit(task: Submission, known_limits: Sequence[str]) -> str:
-    """Return the sentence that names the limit that the policy does not have, and known limits."""
-    unknown = next(
-        (
-            account.name
-            for account in limits_of(task.options.limits)
-            if not {account.name, pattern_of(account.name)} & set(known_limits)
-        ),
-        task.options.limits,
-    )
+    """Return the sentence that names the limit that nobody knows, and known limits."""
+    unknown = unknown_limit(task, known_limits) or task.options.limits
     hint = _hint(unknown, known_limits) if known_limits else "; the policy has no limits"
     return (
         f"no limit {shown(unknown)}{hint} (task {task.name}; wait_for_capacity=True would let it "

@@ -1,7 +1,7 @@
 -- cancel: cancel tasks that do not run; ask the agents of those that run to end them.
 -- KEYS: meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2 pending: extra:
 -- ALSO: events accounts policy holders:
--- ARGV: count retention_s why how id*
+-- ARGV: count channel retention_s why how id*
 --   how: the signal that ends a run, SIGTERM
 --     'after': a run goes on, and its task does not run again
 --     'waiting': a task that has a place is left alone
@@ -85,5 +85,5 @@ for i, row in rows() do
 end
 write_all('ZREM', later, cancelled_ids)
 write_outbox(outbox)
-write_changes(meta, kinds, changed)
+write_waiting(args.channel)
 return replies

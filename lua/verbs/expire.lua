@@ -2,7 +2,7 @@
 -- calls expire in each pass; take checks the expiry as well.
 -- KEYS: meta kinds changed later outbox expires tasks messages taken running dead ended ended_1 ended_2 pending: extra:
 -- ALSO: events accounts policy holders:
--- ARGV: retention_s limit
+-- ARGV: channel retention_s limit
 -- RETURNS: the ids of the expired tasks
 -- ERRORS: PSARGS
 -- INVARIANT: only pending and taken tasks expire. A task that is placed or runs is checked again a
@@ -80,6 +80,6 @@ for _, id in ipairs(ids) do
   judge_expiry(id, records[id], now)
 end
 write_outbox(outbox)
-write_changes(meta, kinds, changed)
+write_waiting(args.channel)
 sweep(meta, kinds, changed)
 return expired_ids

@@ -47,8 +47,11 @@ end
 -- neither 'again' nor 'unstored ...', and the task has no rare fields. 97 is the character 'a', 117
 -- is 'u', 43 is '+', with which the line of a task with rare fields begins.
 local function is_plain(outcome, line)
-  local first = string.byte(outcome)
-  return first ~= 97 and first ~= 117 and line and string.byte(line) ~= 43
+  if not line or string.byte(line) == 43 then
+    return false
+  end
+  local first = outcome ~= 'succeeded' and string.byte(outcome)
+  return first ~= 97 and first ~= 117
 end
 
 -- judge_rows: tell the rows that end a task with its line alone (is_plain) from the other rows.
@@ -57,7 +60,7 @@ end
 --   the events to add: {{id, state, why, place, line}, ...}, nil if each task succeeded
 --   the other rows, for accept_outcomes, which reads the whole records of the tasks
 --   {id -> true if the task ends with its line alone, else false}
---   {kind -> ids} of the tasks that end and count to accounts, nil if there are none
+--   {kind -> ids} of the tasks that end and count to accounts
 local function judge_rows(ids)
   local runs = redis.call('HMGET', running, unpack(ids))
   local lines = redis.call('HMGET', tasks, unpack(ids))
@@ -67,15 +70,18 @@ local function judge_rows(ids)
   local noted
   local reports = {}
   local ends = {}
-  local counted
+  local counted = {}
+  local kind_end = false -- the end of the last line that had accounts, a space and the kind
+  local ids_of_kind -- the list of this kind in `counted`
   for i, row in rows() do
     local id = ids[i]
     local place = row.text
     local outcome = row.outcome
     local run = runs[i]
     local line = lines[i]
-    local is_current = run and #run < #place + 32 and is_run_at(run, place)
-    if is_current and ends[id] == nil and is_plain(outcome, line) then
+    local is_alone = is_plain(outcome, line)
+    local is_current = is_alone and run and #run < #place + 32 and is_run_at(run, place)
+    if is_current and ends[id] == nil then
       local state = outcome
       local why = ''
       if outcome ~= 'succeeded' then
@@ -89,12 +95,10 @@ local function judge_rows(ids)
       texts[2 * size + 2] = state .. ' ' .. now .. '\n' .. line .. '\n' .. run .. '\n' .. why
       ends[id] = true
       if has_accounts(line) then
-        local kind = string.match(line, '^%S+ %S+ %S+ %S+ %S+ (.*)$')
-        if kind then -- else the line is damaged
-          counted = counted or {}
-          counted[kind] = counted[kind] or {}
-          table.insert(counted[kind], id)
+        if not kind_end or string.sub(line, -#kind_end) ~= kind_end then
+          kind_end, ids_of_kind = next_kind(line, counted)
         end
+        ids_of_kind[#ids_of_kind + 1] = id
       end
     else
       reports[#reports + 1] = {number = i, id = id, place = place, outcome = outcome}
@@ -104,13 +108,17 @@ local function judge_rows(ids)
   return ended_ids, texts, noted, reports, ends, counted
 end
 
--- write_ends: end the tasks that judge_rows chose. texts: {id, text, ...} for `ended`.
-local function write_ends(ended_ids, texts)
+-- write_ends: end the tasks that judge_rows chose, and add their events. texts: {id, text, ...} for
+-- `ended`.
+local function write_ends(ended_ids, texts, noted)
   -- HDEL comes first: a full server allows a script that begins with HDEL, see docs/decisions/0015.
   redis.call('HDEL', messages, unpack(ended_ids))
   redis.call('HSET', ended, unpack(texts))
   redis.call('HDEL', running, unpack(ended_ids))
   redis.call('HDEL', tasks, unpack(ended_ids))
+  if noted then
+    in_full().note_ends(noted)
+  end
 end
 
 -- load_reports: read the records of the tasks whose outcomes need more than their lines. Return an
@@ -131,17 +139,16 @@ if refusal or count == 0 then
 end
 local ended_ids, texts, noted, reports, ends, counted = judge_rows(ids)
 redis.call('HEXISTS', ended, '') -- raises an error before the first write if `ended` is no hash
-refusal = #reports > 0 and load_reports(reports)
+if #reports > 0 then
+  refusal = load_reports(reports)
+end
 if refusal then
   return refusal
 end
 if #ended_ids > 0 then
-  write_ends(ended_ids, texts)
+  write_ends(ended_ids, texts, noted)
 end
-if noted then
-  in_full().note_ends(noted)
-end
-if counted then
+if next(counted) then
   counting().leave_ended(counted, #reports == 0 and args.channel)
 end
 if #reports > 0 then

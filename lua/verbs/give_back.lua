@@ -2,7 +2,7 @@
 -- lost.
 -- KEYS: meta kinds changed tasks messages taken running dead ended ended_1 ended_2 pending: extra:
 -- ALSO: accounts policy holders:
--- ARGV: count scheduler (id attempt how why)*
+-- ARGV: count channel scheduler (id attempt how why)*
 --   attempt: '' for any attempt of that scheduler (the scheduler was lost)
 --   how: 'undo' if no claim of this attempt can have won: the take is undone, and the line stays as
 --     it was; '' counts the take
@@ -89,5 +89,8 @@ for i, row in rows() do
   end
 end
 count_undone(undone)
-write_changes(meta, kinds, changed) -- no scheduler is woken: this one has found no seat
+write_changes(meta, kinds, changed)
+if HAS_ROOM then -- not for the tasks of this call: their scheduler has found no seat
+  wake(args.channel, meta)
+end
 return words

@@ -2,7 +2,7 @@
 -- contradiction: no script writes one.
 -- KEYS: meta kinds changed later outbox tasks messages taken running dead ended ended_1 ended_2 expires pending: extra:
 -- ALSO: events accounts policy holders:
--- ARGV: id retention_s why kind run
+-- ARGV: id channel retention_s why kind run
 --   kind: '' or the kind in whose queue the task was seen, which may not be its own
 --   run: '' or what `running` should have for the task, because a lease was seen that says so
 -- RETURNS: a word
@@ -154,5 +154,5 @@ remove_wrong_entries(task, home, kind_seen)
 local word = settle(task, now)
 enter_accounts(task, word)
 write_outbox(outbox)
-write_changes(meta, kinds, changed)
+write_waiting(args.channel)
 return word

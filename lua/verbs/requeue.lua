@@ -154,7 +154,5 @@ end
 add_total('lost', lost)
 add_total('died', died)
 write_outbox(outbox)
-if write_changes(meta, kinds, changed) then
-  wake(args.channel, meta)
-end
+write_waiting(args.channel)
 return replies

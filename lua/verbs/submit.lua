@@ -84,7 +84,9 @@ local function judge_row(i, id, kind)
   end
   local is_asked = not word or word == 'next' and in_full().changes_needs(existing[id], kind)
   if is_asked and not (options and options.wait == '1') then
-    word = misfit_of(feasible, kind) or word
+    local misfit_word = misfit_of(feasible, kind)
+    local may_wait = misfit_word == 'nolimit' and options and options.wait == 'limits'
+    word = not may_wait and misfit_word or word
   end
   return word
 end
@@ -101,7 +103,7 @@ local function create_task(id, kind, message, options, is_known)
   local size = #LINES
   local life = COUNTED.submitted + size / 2 + 1
   local order = string.format('%d', position)
-  local now = now_ms()
+  local now = NOW or now_ms()
   if not due then
     enter(kind.kind, id, order, position)
   end

@@ -8,7 +8,8 @@
 --   since: the version at which the scheduler's copy of `kinds` stands, '0' for none
 --   most: how many changed lines the scheduler wants to be told, and how many due tasks are looked
 --     at
---   limit: how many tasks of the kind the scheduler wants; 1,000 in all
+--   limit: how many tasks of the kind the scheduler wants; 1,000 in all. 0: none, but accounts of
+--     the kind that have no room for a task are marked as full
 --   salt: '.SCHEDULER.RANDOM', the end of the scheduler's attempts. The salt tells the attempts
 --     from those of other schedulers, and from those of takes that the server lost,
 --     docs/decisions/0016. If takes were undone, 'u' and their number follow: a take that is undone
@@ -37,7 +38,10 @@ local COUNTED_KINDS = {} -- the kinds of the rows whose tasks count to accounts
 -- check_call: check the arguments and read meta. Return the error reply; or nil, the schedulers
 -- that wait, and how many takes were undone.
 local function check_call()
-  local refusal = bad_number('most', args.most, 1, 10000) or bad_since(args.since)
+  local refusal = bad_number('most', args.most, 1, 10000)
+  if not refusal then
+    refusal = bad_since(args.since)
+  end
   if refusal then
     return refusal
   end
@@ -46,8 +50,12 @@ local function check_call()
   refusal, waiters, undone = bad_counts(meta, 'waiters', 'undone')
   for _, row in rows() do
     refusal = refusal or bad_number('limit', row.limit, 0, 1000)
-      or bad_kind(pending_prefix, row.kind)
-    total = total + (tonumber(row.limit) or 0)
+    local limit = tonumber(row.limit) or 0
+    local queue = QUEUES[row.kind]
+    if not refusal and not (queue and queue.limit >= limit) then
+      refusal = read_first(pending_prefix, row.kind, limit)
+    end
+    total = total + limit
   end
   if not refusal and total > 1000 then
     refusal = redis.error_reply('PSARGS take gives 1,000 tasks at most')
@@ -58,7 +66,7 @@ end
 -- read_asked: read the accounts to which tasks of the rows count, and their ceilings.
 local function read_asked()
   for _, row in rows() do
-    if has_accounts(row.kind) then
+    if QUEUES[row.kind].counts then
       COUNTED_KINDS[#COUNTED_KINDS + 1] = row.kind
     end
   end
@@ -77,8 +85,9 @@ local function choose_tasks(undone, has_due)
     salt = salt .. 'u' .. undone
   end
   read_asked()
+  read_candidates(tasks, taken, running)
   for number, row in rows() do
-    take_first(number, row.kind, row.limit, salt, tasks, taken, running)
+    take_first(number, row.kind, tonumber(row.limit), salt)
   end
   if #NOT_TAKEN > 0 and not refusal then
     refusal = in_full().load_not_taken(NOT_TAKEN, args.retention_s)

@@ -48,7 +48,7 @@ COMMANDS: Final = {
         "partitions": "List partitions, and how evenly nodes, scores and labels are dealt to them.",
     },
     "cli.policy": {
-        "policy show": "Show the policy as it was written: the tenants and the limits.",
+        "policy show": "Show the policy as it was written, and the limits that apps declare.",
         "policy apply": (
             "Let the cluster have the policy of a file, whole; a file with a mistake changes "
             "nothing."

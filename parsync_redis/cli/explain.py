@@ -12,7 +12,7 @@ from .ids import Id, resolve_id, with_near
 from .options import from_flags, with_options
 from .tasks import print_history
 
-_EXIT_CODES: Final = {Outlook.NOW: 0, Outlook.WAITS: 1, Outlook.NEVER: 2}
+_EXIT_CODES: Final = {Outlook.NOW: 0, Outlook.WAITS: 1, Outlook.NEVER: 2, Outlook.REFUSED: 2}
 _MAX_NAMED: Final = 5
 """Maximum number of holders, and of nodes of a class, that are named without -v."""
 
@@ -65,7 +65,8 @@ def plan(
     """Say where a task would go, without submitting it.
 
     Exit 0: the task would be placed now, 1: the task would wait, 2: no node could ever hold the
-    task. An error has exit code 2 too: then standard output is empty.
+    task, or nobody knows a limit of it. An error has exit code 2 too: then standard output is
+    empty.
     """
     options = {name: value for name, value in from_flags(flags).items() if value is not None}
     with make_client(url, cluster, config) as client:
@@ -141,6 +142,7 @@ def _answer(explanation: Explanation) -> str:
         Outlook.NOW: "has room now",
         Outlook.WAITS: "waits" if explanation.id else "would wait",
         Outlook.NEVER: "no node can ever hold it",
+        Outlook.REFUSED: "would be refused",
         Outlook.PLACED: f"has a place on {explanation.node}",
         Outlook.ENDED: "has ended",
         Outlook.GONE: "nothing is known of it",

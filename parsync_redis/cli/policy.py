@@ -1,8 +1,9 @@
 """Commands about who goes first: policy (show, apply, check, set, history), limits, tenants."""
 
 import getpass
+import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from ..model.account_views import LimitView, TenantView
 from ..model.amount import parse_amount, shown_amount
 from ..model.human import age_text, needs_shown
 from ..model.policy_document import with_value
+from ..model.policy_reader import LIMIT_KEYS
 from ..store.policy import PolicyVersion, stored_policy
 from ..store.reads.cancel import server_ms
 from .common import (
@@ -60,7 +62,7 @@ def operator_name() -> str:
 def show_policy(
     as_json: Json = False, url: Url = None, cluster: ClusterName = None, config: Config = None
 ) -> None:
-    """Show the policy as it was written: the tenants and the limits."""
+    """Show the policy as it was written, and the limits that apps declare."""
     with make_client(url, cluster, config) as client:
         policy = client.policy()
         missing = "" if policy.version else explain_empty(client, ())
@@ -73,6 +75,13 @@ def show_policy(
             say(line)
     else:
         say(missing or "no policy: parsync policy apply FILE makes one")
+    if not as_json:
+        for name, table in policy.declared.items():
+            apps = declared_text(table["declared_by"])
+            values = ", ".join(
+                f"{key} = {json.dumps(table[key])}" for key in LIMIT_KEYS if key in table
+            )
+            say(f"# limits.{name}: {values}; {apps}")
     if missing:
         raise typer.Exit(1)
 
@@ -211,7 +220,7 @@ def limits(
             _oldest_text(limit, now_ms),
             limit_note(limit),
         ),
-        "no limits: parsync policy apply FILE makes them",
+        "no limits: parsync policy apply FILE makes them, Parsync(app, limits=...) declares them",
         missing,
     )
 
@@ -231,10 +240,17 @@ def allowed_text(limit: LimitView) -> str:
 def limit_note(limit: LimitView) -> str:
     """Return what an operator should know of a limit, '' for nothing."""
     if not limit.in_policy:
-        return "not in the policy: no task starts"
+        return "not in the policy, nor declared: no task starts"
     if limit.damaged:
         return "what it holds is not known: the leader counts it anew"
-    return "paused" if limit.allowed == 0 else ""
+    notes = ["paused"] if limit.allowed == 0 else []
+    notes += [] if limit.declared_by is None else [declared_text(limit.declared_by)]
+    return ", ".join(notes)
+
+
+def declared_text(apps: Sequence[str]) -> str:
+    """Return who declares a limit, for people. apps: their names."""
+    return f"declared by {', '.join(apps)}" if apps else "declared by an app without workers"
 
 
 def _print_holders(client: ParsyncClient, name: str, as_json: bool) -> None:
@@ -260,12 +276,14 @@ def tenants(
     """List tenants: their shares of the nodes, what they hold, and what waits for how long.
 
     SHARE is the largest part of any amount of the nodes that a tenant holds. DUE is its part by
-    weight, beside the tenants that hold something or wait.
+    weight, beside the tenants that hold something or wait. USED SHARE is the mean of the shares
+    that it held lately; the column is there if the policy gives a tenant a half_life.
     """
     with make_client(url, cluster, config) as client:
         views = client.tenants()
         now_ms = client.requests.do(lambda: server_ms(client.store))
         missing = explain_empty(client, views)
+    with_past = any(view.used_share is not None for view in views)
     print_rows(
         views,
         as_json,
@@ -273,6 +291,7 @@ def tenants(
             Column("TENANT", cut="right"),
             Column("WEIGHT", 2),
             "SHARE",
+            *(["USED SHARE"] if with_past else []),
             "DUE",
             Column("HELD", 1, cut="right"),
             "WAITING",
@@ -284,6 +303,7 @@ def tenants(
             tenant.name,
             f"{tenant.weight:g}",
             "-" if tenant.share is None else f"{tenant.share:.0%}",
+            *([used_text(tenant)] if with_past else []),
             f"{tenant.due:.0%}",
             held_text(tenant),
             tenant.waiting,
@@ -294,6 +314,11 @@ def tenants(
         "no tenants: a task has one by tenant=..., a policy by [tenants.NAME]",
         missing,
     )
+
+
+def used_text(tenant: TenantView) -> str:
+    """Return the used share of a tenant, for people; '' if past use does not count."""
+    return "" if tenant.used_share is None else f"{tenant.used_share:.0%}"
 
 
 def held_text(tenant: TenantView) -> str:

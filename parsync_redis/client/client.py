@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 from ..errors import InvalidInput
 from ..model.events import Event, Wanted, time_line
-from ..model.explanation import Explanation
+from ..model.explanation import Explanation, Outlook
 from ..model.human import needs_given
-from ..model.ids import check_name, decode_id, encode_id, shown
+from ..model.ids import check_name, decode_id, encode_id, new_id, shown
 from ..model.node import drain_terms
 from ..model.status import TaskStatus
 from ..model.task import Submission, TaskState
@@ -22,7 +23,7 @@ from ..store.reads.tasks import list_tasks
 from ..store.reads.times import read_names
 from ..store.reads.views import find_node, read_node_views, read_views
 from ..store.server.connection import BLOCKING
-from ..submission import Declared, Item, PlanOptions, SubmitOptions
+from ..submission import Declared, Item, PlanOptions, SubmitOptions, refused_limit
 from .policy_methods import PolicyMethods
 from .requests import CLIENT_RETRY_FOR_S, Requests, wait_until_final
 from .submitter import Submitter
@@ -214,8 +215,8 @@ class ParsyncClient(PolicyMethods):
         queue, options: as for `submit`; the options that the task's app declares apply as well.
             A countdown does not count.
 
-        Raises InvalidInput. The explanation says what `submit` would raise as Infeasible or
-        UnknownTask.
+        Raises InvalidInput. The explanation says what `submit` would raise as Infeasible,
+        UnknownTask or UnknownLimit.
         """
         from ..inspect.explanation import explain_plan
 
@@ -223,7 +224,9 @@ class ParsyncClient(PolicyMethods):
         placement_options = self._submitter.options_of({"name": name, "queue": queue, **options})
         store = self.requests.store
         planned = self.requests.do(lambda: near_node(store, placement_options))
-        return self.requests.do(
+        task = Submission(new_id(), name, b"", planned)
+        refusal = self.requests.do(lambda: refused_limit(store, task))
+        explanation = self.requests.do(
             lambda: explain_plan(
                 store,
                 name,
@@ -235,6 +238,9 @@ class ParsyncClient(PolicyMethods):
                 planned.prefer,
             )
         )
+        if refusal is None:
+            return explanation
+        return replace(explanation, outlook=Outlook.REFUSED, why=str(refusal))
 
     def with_reasons(self, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
         """Return the same tasks with a fresh `why` for each waiting task.

@@ -8,6 +8,7 @@ from ..model.account import pattern_of
 from ..model.account_line import AccountLine
 from ..model.human import age_text
 from ..model.kind import Kind
+from ..model.policy import Policy
 from ..placement.account_reasons import AccountBlock, account_shown, find_block
 from ..store.policy import StoredPolicy, usual_policy
 from ..store.reads.accounts import read_lines_of, read_oldest_holders
@@ -62,12 +63,17 @@ class AccountExplainer:
         if not names:
             return None
         try:
-            policy = self._policy().policy
+            policy = self._policy().in_force
             self.read([text])
         except AccessDenied:  # a login of an earlier version
             return None
         ceilings = {name: policy.ceiling(name) for name in names}
         return find_block(Kind.of(text), self._lines, ceilings, self._now_ms, policy.limits)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy; it is read once."""
+        return self._policy().policy
 
     def _policy(self) -> StoredPolicy:
         if self._stored is None:

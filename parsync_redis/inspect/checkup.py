@@ -13,10 +13,12 @@ from ..errors import (
     ServerUnreachable,
 )
 from ..model.node import NodeState, trust_remedy
+from ..model.policy import LimitEntry
+from ..model.policy_document import entry_text
 from ..model.views import NodeView
 from ..settings import Settings
 from ..store.cluster import join_cluster
-from ..store.policy import StoredPolicy, read_rows, stored_policy
+from ..store.policy import StoredPolicy, find_drift, read_declaring, stored_policy
 from ..store.reads.demand import count_tasks, read_kinds
 from ..store.reads.schedulers import (
     Refusal,
@@ -25,7 +27,7 @@ from ..store.reads.schedulers import (
     read_refusals,
     read_schedulers,
 )
-from ..store.reads.views import read_views
+from ..store.reads.views import Directory, read_views
 from ..store.repair.losses import KEEP_S, Loss, read_losses
 from ..store.scripts import calls
 from ..store.store import Store
@@ -118,7 +120,7 @@ def _checks(
     )
     yield from judge_nodes([node for _, nodes in read_views(store) for node in nodes])
     yield _queue(store)
-    yield _policy(store)
+    yield from _policy(store)
     yield judge_quarantine(int(store.pipe([("zcard", store.keys.shared("quarantine"))])[0]))
     yield check_damage(store, config.partitions)
     if with_audit:
@@ -146,16 +148,19 @@ def _audit(store: Store, say: Callable[[str], object]) -> Check:
         return Check("audit", "fail", str(error), repair)
 
 
-def _policy(store: Store) -> Check:
-    """Return the check that the shards have the ceilings of the policy."""
+def _policy(store: Store) -> Iterator[Check]:
+    """Yield the checks that the shards have the ceilings of the policy, and that apps agree."""
     try:
         stored = stored_policy(store)
-        rows_by_shard = read_rows(store)
+        drift = find_drift(store)
+        declaring = read_declaring(Directory(store))
     except DamagedState as error:
-        return Check("policy", "fail", str(error))
+        yield Check("policy", "fail", str(error))
     except AccessDenied as error:  # a login of an earlier version
-        return Check("policy", "warn", str(error), "log in as parsync acl of this version prints")
-    return judge_policy(stored, rows_by_shard)
+        yield Check("policy", "warn", str(error), "log in as parsync acl of this version prints")
+    else:
+        yield judge_policy(stored, drift.shards)
+        yield from judge_declared(stored, declaring)
 
 
 def _queue(store: Store) -> Check:
@@ -317,17 +322,16 @@ def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
         )
 
 
-def judge_policy(stored: StoredPolicy, rows_by_shard: Mapping[int, Mapping[str, str]]) -> Check:
-    """Warn if a shard has other ceilings than the document says.
+def judge_policy(stored: StoredPolicy, drifted: Sequence[int]) -> Check:
+    """Warn if a shard has other ceilings than the document and the apps say.
 
     A process that applies a policy writes the shards first, so it may have died between.
     """
-    expected = dict(stored.policy.rows)
-    drifted = [str(shard) for shard, rows in rows_by_shard.items() if rows != expected]
     name = f"version {stored.version}, by {stored.versions[0].by}" if stored.versions else "none"
     if drifted:
         several = len(drifted) > 1
-        shards = f"shards {', '.join(drifted)} have" if several else f"shard {drifted[0]} has"
+        numbers = ", ".join(map(str, drifted))
+        shards = f"shards {numbers} have" if several else f"shard {numbers} has"
         return Check(
             "policy",
             "warn",
@@ -336,6 +340,24 @@ def judge_policy(stored: StoredPolicy, rows_by_shard: Mapping[int, Mapping[str, 
         )
     counts = f": {len(stored.policy.tenants)} tenants, {len(stored.policy.limits)} limits"
     return Check("policy", "ok", name + (counts if stored.versions else ""))
+
+
+def judge_declared(
+    stored: StoredPolicy, declaring: Mapping[str, Sequence[tuple[str, LimitEntry]]]
+) -> Iterator[Check]:
+    """Warn of each limit that apps declare differently, such as two versions of one app.
+
+    declaring: (app, entry) by limit. A limit that the policy covers is no trouble.
+    """
+    for name, apps in declaring.items():
+        values = sorted({f"{app} says {entry_text(entry)}" for app, entry in apps})
+        if len({entry for _, entry in apps}) > 1 and stored.policy.limit(name) is None:
+            yield Check(
+                "limits",
+                "warn",
+                f"limit {name} is declared differently: {'; '.join(values)}; the least counts",
+                "let all workers run the same version, or put the limit into the policy",
+            )
 
 
 def judge_quarantine(count: int) -> Check:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..errors import AccessDenied
+from ..model.account_views import goes_first_by_use
 from ..model.explanation import Choice, Explanation, Forecast, Holding, NodeClass, Outlook
 from ..model.ids import encode_id, readable
 from ..model.kind import Kind, split_kind
@@ -16,6 +17,7 @@ from ..model.needs import Resources, are_needs
 from ..model.order import ORDERS_OF_PRIORITY, PATIENCE_MS, order_of
 from ..model.status import TaskStatus
 from ..model.task import FINAL, TaskState
+from ..model.used_share import shares_held
 from ..placement.account_reasons import account_shown
 from ..placement.facts import Holder, NodeFacts
 from ..placement.forecast import (
@@ -28,10 +30,13 @@ from ..placement.forecast import (
 from ..placement.now import classify, clock_text
 from ..placement.reasons import find_fitting
 from ..placement.remedies import can_hold, find_remedies
+from ..store.reads.accounts import read_account_lines
 from ..store.reads.demand import read_lines
+from ..store.reads.live_nodes import open_amounts
 from ..store.reads.schedulers import look_for_cluster
 from ..store.reads.times import read_times
 from ..store.store import Store
+from .tenancy import read_used_shares
 from .waiting import ClusterReading
 
 MOST_FORECAST_NODES: Final = 100
@@ -151,7 +156,7 @@ class _Explainer:
                 task.id, task.name, task.needs, Outlook.NEVER, why, task.priority, now_ms=now_ms
             )
         needs = reading.settled(task.needs)
-        facts = reading.facts(task.name, task.needs)
+        facts = reading.facts(split_kind(task.kind))
         classes = classify(needs, facts)
         able = not classes or can_hold(classes[0])
         by_name = {node.name: node for node in facts}
@@ -172,6 +177,8 @@ class _Explainer:
         if overtaking:
             go_first = "1 task goes" if overtaking == 1 else f"{overtaking:,} tasks go"
             why += f"; {go_first} first only by a higher priority than {task.priority}"
+        if turn := self._first_by_use(task):
+            why += f"; {turn}"
         start: Forecast | str = NOT_COUNTED if able else "no node could hold it"
         if able and position is not None:
             start = self._forecast(waiting, before, task)
@@ -210,6 +217,22 @@ class _Explainer:
             tenant=task.tenant,
             limits=task.limits,
         )
+
+    def _first_by_use(self, task: TaskStatus) -> str:
+        """Return which tenant goes first because it has used less; '' for none.
+
+        Nothing is read for a task without a tenant, or for a policy without a half-life.
+        """
+        accounts = self._reading.accounts
+        if not task.tenant or accounts.block_of(task.kind) is not None:
+            return ""
+        if not accounts.policy.longest_half_life_s:
+            return ""
+        lines = read_account_lines(self._store)
+        waiting = {split_kind(kind).tenant for _, kind, _ in read_lines(self._store)}
+        shares = shares_held(lines, *open_amounts(self._reading.states.values()))
+        used = read_used_shares(self._store, accounts.policy, self.now_ms)
+        return goes_first_by_use(accounts.policy, task.tenant, waiting, lines, shares, used)
 
     def _remedies(
         self,
@@ -313,7 +336,7 @@ class _Explainer:
             [("zrange", key, 0, count - 1, False, True) for key, count in queues]
         )
         needs = self._reading.settled(kind.needs)
-        facts = find_fitting(needs, self._reading.facts(kind.name, kind.needs))
+        facts = find_fitting(needs, self._reading.facts(kind))
         nodes = [node for node in facts if node.open and not (node.booked or node.held_back)]
         return WaitingTasks(
             kind.name, needs, nodes, sorted(order for reply in replies for _, order in reply)

@@ -8,15 +8,15 @@ from ..model.account_line import AccountLine
 from ..model.account_views import offered_amounts
 from ..model.devices import fold
 from ..model.kind import Kind
-from ..model.policy import Policy, find_doubts
-from ..model.policy_document import find_changes
+from ..model.policy import LimitEntry, Policy, find_doubts
+from ..model.policy_document import entry_text, find_changes
 from ..model.policy_reader import read_policy
 from ..placement.account_reasons import AccountBlock, find_block
-from ..store.policy import StoredPolicy, usual_policy
+from ..store.policy import StoredPolicy, declared_limits, usual_policy, with_declared
 from ..store.reads.accounts import read_account_lines
 from ..store.reads.cancel import server_ms
 from ..store.reads.demand import read_kinds
-from ..store.reads.views import read_node_views
+from ..store.reads.views import Directory, read_node_views
 from ..store.store import Store
 
 MOST_KINDS_FORESEEN: Final = 10_000
@@ -69,8 +69,21 @@ def foresee_change(store: Store, stored: StoredPolicy, policy: Policy) -> Policy
     doubts = find_doubts(policy, offered.items() if nodes else None)
     counts = {kind: line.count for kind, line in read_kinds(store).items()}
     lines = read_account_lines(store)
-    blocked = find_blocked(stored.policy, policy, counts, lines, server_ms(store))
+    stored = with_declared(store, stored)
+    declared = {**stored.declared, **declared_limits(Directory(store))}
+    doubts += find_overridden(policy, declared)
+    in_force = policy.with_declared(declared)
+    blocked = find_blocked(stored.in_force, in_force, counts, lines, server_ms(store))
     return PolicyOutlook(find_changes(stored.policy, policy), doubts, blocked)
+
+
+def find_overridden(policy: Policy, declared: Mapping[str, LimitEntry]) -> list[str]:
+    """Return which entries of a policy count in place of what apps declare, as sentences. Pure."""
+    return [
+        f"limits.{name} counts in place of what an app declares: {entry_text(declared[name])}"
+        for name, entry in policy.limits.items()
+        if entry != declared.get(name, entry)
+    ]
 
 
 def find_blocked(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import InvalidInput
+from ..errors import AccessDenied, DamagedState, InvalidInput
 from ..model.account import check_limit, check_tenant
 from ..model.account_views import (
     HolderView,
@@ -15,12 +15,14 @@ from ..model.account_views import (
 )
 from ..model.devices import fold
 from ..model.ids import close_to, shown
+from ..model.policy import Policy
+from ..model.used_share import SharesByTenant
 from ..model.views import NodeView
-from ..store.policy import usual_policy
+from ..store.policy import read_declaring, usual_policy
 from ..store.reads.accounts import read_account_holders, read_accounts, read_oldest_holders
 from ..store.reads.cancel import server_ms
 from ..store.reads.demand import ShardLine, read_lines
-from ..store.reads.views import read_node_views
+from ..store.reads.views import Directory, read_node_views
 from ..store.store import Store
 
 
@@ -34,15 +36,37 @@ class Tenancy:
 
 def read_tenancy(store: Store, kinds: Sequence[ShardLine], nodes: Sequence[NodeView]) -> Tenancy:
     """Read the tenants and limits. kinds, nodes: as they were read. Raises ServerUnreachable."""
-    policy = usual_policy(store).policy
+    stored = usual_policy(store)
+    policy = stored.in_force
+    now_ms = server_ms(store)
     reading = read_accounts(store, kinds)
     present = [node for node in nodes if node.state != "down"]
     offered = offered_amounts((node.slots, fold(node.resources.items())) for node in present)
-    tenants = tenant_views(policy, reading.lines, reading.waiting, reading.oldest_ms, offered)
+    used_shares = read_used_shares(store, policy, now_ms)
+    tenants = tenant_views(
+        policy, reading.lines, reading.waiting, reading.oldest_ms, offered, used_shares
+    )
     held_limits = [name for name, line in reading.lines.items() if not name.startswith("@")]
     oldest = read_oldest_holders(store, held_limits)
-    limits = limit_views(policy, reading.lines, reading.waiting, oldest, server_ms(store))
+    uncovered = [name for name in policy.limits if name not in stored.policy.limits]
+    apps = read_declaring(Directory(store)) if uncovered else {}
+    declared_by = {name: sorted({app for app, _ in apps.get(name, ())}) for name in uncovered}
+    limits = limit_views(policy, reading.lines, reading.waiting, oldest, now_ms, declared_by)
     return Tenancy(tenants, limits)
+
+
+def read_used_shares(store: Store, policy: Policy, now_ms: int) -> dict[str, float]:
+    """Return the used share of each tenant at `now_ms` (server time), a part of the nodes.
+
+    Without a half-life in the policy nothing is read. A key that cannot be read counts as empty.
+    """
+    if not policy.longest_half_life_s:
+        return {}
+    try:
+        fields = store.read("hgetall", store.keys.shared("shares"))
+    except (AccessDenied, DamagedState):  # AccessDenied: a login of an earlier version
+        return {}
+    return SharesByTenant.of(fields).at(now_ms, policy)
 
 
 def read_limits(store: Store) -> list[LimitView]:
@@ -65,10 +89,12 @@ def read_holders_of(store: Store, account: str) -> list[HolderView]:
         return read_account_holders(store, account)
     check_limit(account)
     holders = read_account_holders(store, account)
-    if not holders and usual_policy(store).policy.limit(account) is None:
+    if not holders and usual_policy(store).in_force.limit(account) is None:
         names = [limit.name for limit in read_limits(store)]
         if account not in names:
             close = close_to(account, names)
             hint = f"; did you mean {close}?" if close else ""
-            raise InvalidInput(f"no limit {shown(account)} is in the policy{hint}")
+            raise InvalidInput(
+                f"no limit {shown(account)} is in the policy or declared by a worker{hint}"
+            )
     return holders

@@ -9,7 +9,7 @@ from typing import Final
 
 from ..model.booking import Booking
 from ..model.ids import decode_id, encode_id
-from ..model.kind import Kind
+from ..model.kind import Kind, split_kind
 from ..model.near import near_of, settled
 from ..model.needs import Resources, are_needs, parse_needs
 from ..model.node import Node
@@ -95,7 +95,7 @@ class ClusterReading:
         self._at_workers = self._read_waiting_seats()
         self._holders: dict[str, list[Holder]] = {}
         self._placed: dict[str, str] = {}  # task -> the node on which it holds slots
-        self._reasons: dict[tuple[str, str], str] = {}
+        self._reasons: dict[tuple[str, str, str], str] = {}
 
     def fault_of(self, task: TaskStatus) -> Fault | None:
         """Return the fault that keeps the task whatever it needs; None if there is none.
@@ -129,15 +129,15 @@ class ClusterReading:
             )
         if why := self.accounts.why(task.kind):
             return f"{fault}; and {why}" if fault else why
-        needs_and_name = (task.needs, task.name)
-        if needs_and_name not in self._reasons:
+        cause = (task.name, task.needs, task.tenant)
+        if cause not in self._reasons:
             if self._most_explained is not None and len(self._reasons) >= self._most_explained:
                 why = task.why or NOT_YET
                 return f"{fault}; and {why}" if fault else why
-            self._reasons[needs_and_name] = self._why(*needs_and_name)
+            self._reasons[cause] = self._why(task)
         if task.id in self._placed:
             return f"a scheduler has just placed it on {self._placed[task.id]}"
-        reason = self._reasons[needs_and_name]
+        reason = self._reasons[cause]
         if fault is not None:
             return str(fault) if reason.endswith(ROOM) else f"{fault}; and {reason}"
         if reason.endswith(ROOM) and task.history:
@@ -165,11 +165,11 @@ class ClusterReading:
             decode_id(place.task): place.node for place in places if place.slot >= slots[place.node]
         }
 
-    def _why(self, needs: str, name: str) -> str:
-        if not are_needs(needs):
-            return f"its record is damaged: needs={needs!r:.80}"
-        needed = self.settled(needs)
-        facts = self.facts(name, needs)
+    def _why(self, task: TaskStatus) -> str:
+        if not are_needs(task.needs):
+            return f"its record is damaged: needs={task.needs!r:.80}"
+        needed = self.settled(task.needs)
+        facts = self.facts(split_kind(task.kind))
         full = [node for node in find_fitting(needed, facts)[:MAX_NAMED] if node.open]
         holders = self.holders_of([node.name for node in full])
         return explain_waiting(needed, facts, holders)
@@ -178,26 +178,24 @@ class ClusterReading:
         """Return sound needs as they count now: a node that is down is not required."""
         return parse_needs(settled(needs, self._alive))
 
-    def facts(self, name: str, needs: str) -> list[NodeFacts]:
-        """Return the facts of all nodes for a task of this name and needs."""
-        facts = [facts_of(state, name, self.apps) for state in self.states.values()]
+    def facts(self, kind: Kind) -> list[NodeFacts]:
+        """Return the facts of all nodes for a task of a kind."""
+        facts = [facts_of(state, kind.name, self.apps) for state in self.states.values()]
         barred = {
-            booking.node: booking.whom
-            for booking in self.bookings
-            if self._bars(booking, name, needs)
+            booking.node: booking.whom for booking in self.bookings if self._bars(booking, kind)
         }
-        holding_back = self.holds.get(name, frozenset())
+        holding_back = self.holds.get(kind.name, frozenset())
         for i, node in enumerate(facts):
             if node.name in barred or holding_back:
                 holds_back = (node.name, self.states[node.name].node.inc) in holding_back
                 facts[i] = replace(node, booked=barred.get(node.name, ""), held_back=holds_back)
         return facts
 
-    def _bars(self, booking: Booking, name: str, needs: str) -> bool:
-        """Return whether a booking keeps tasks of this name and needs off its node."""
+    def _bars(self, booking: Booking, kind: Kind) -> bool:
+        """Return whether a booking keeps tasks of a kind off its node."""
         state = self.states.get(booking.node)
-        times = self.times.of(name, state.node.offer) if state else None
-        return booking.bars(name, needs, times.p95_ms if times else None, self.now_ms)
+        times = self.times.of(kind.name, state.node.offer) if state else None
+        return booking.bars(kind, times.p95_ms if times else None, self.now_ms)
 
     def competing(self, kinds: Collection[Kind], nodes: Iterable[NodeFacts]) -> set[Kind] | None:
         """Return the kinds whose tasks could be placed on one of these nodes.
@@ -215,11 +213,7 @@ class ClusterReading:
             if not are_needs(kind.needs):
                 continue
             needs = self.settled(kind.needs)
-            barred = {
-                booking.node
-                for booking in self.bookings
-                if self._bars(booking, kind.name, kind.needs)
-            }
+            barred = {booking.node for booking in self.bookings if self._bars(booking, kind)}
             for nodes_alike in alike.values():
                 if compared == MOST_COMPARED:
                     return None

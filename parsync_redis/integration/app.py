@@ -23,10 +23,13 @@ from kombu.utils.functional import maybe_list
 
 from ..client import ParsyncClient
 from ..errors import AccessDenied, InvalidInput
+from ..model.account import limits_of
 from ..model.address import safe_url
 from ..model.ids import encode_id, shown
 from ..model.options import TaskOptions
 from ..model.parameters import Arguments
+from ..model.policy import Policy
+from ..model.policy_reader import read_declared
 from ..model.status import kept_options
 from ..model.task import Submission
 from ..settings import Settings
@@ -36,7 +39,7 @@ from ..submission import explain_refusal
 from ..worker.celery.results_outbox import Owed, announce_entries, can_announce
 from .address import broker_address
 from .background import Background
-from .components import Source, extend
+from .components import DeclaredLimits, Source, extend
 from .options import OptionSource, check_declarations
 from .port import Options
 from .refusals import extend_retry
@@ -54,11 +57,21 @@ class Parsync:
 
     url: the server's address; by default PARSYNC_URL, else the app's broker.
     cluster: the cluster's name; by default PARSYNC_CLUSTER.
+    limits: the limits that the app declares, by name or pattern: {"stripe": 5, "customer:*": 1,
+        "api": {"at_once": 5, "rate": "100/m"}}. A number stands for `at_once`. The workers of the
+        app register them; an entry of the policy counts in their place.
 
-    Raises InvalidInput if the app has a Parsync already.
+    Raises InvalidInput if the app has a Parsync already, or for a limit that is not valid.
     """
 
-    def __init__(self, app: Celery, url: str | None = None, cluster: str | None = None) -> None:
+    def __init__(
+        self,
+        app: Celery,
+        url: str | None = None,
+        cluster: str | None = None,
+        limits: DeclaredLimits | None = None,
+    ) -> None:
+        self.limits = read_declared({} if limits is None else limits)
         before = getattr(app, "parsync", None)
         if before is not None and not before.of_loader:
             raise InvalidInput(
@@ -77,7 +90,7 @@ class Parsync:
         self._owed: Owed = deque()
         app.parsync = self
         for component in ("amqp", "control"):
-            extend(app, component, Source(Parsync, url, cluster))
+            extend(app, component, Source(Parsync, url, cluster, limits))
         extend_retry()
         check_declarations(app)
         from ..worker.celery.bootsteps import Inbox, NodeStep
@@ -188,7 +201,17 @@ class Parsync:
         )  # which Celery always repeats
         task_options = self._as_before(key) if as_before else TaskOptions.of(options, queue)
         publication = f"s{life}" if running is not None else f"c{random.getrandbits(64):x}"
-        task = Submission(key, name, message, task_options, delay_ms, after, expiry_ms, publication)
+        task = Submission(
+            key,
+            name,
+            message,
+            task_options,
+            delay_ms,
+            after,
+            expiry_ms,
+            publication,
+            declares_limits=self._declares(task_options.limits),
+        )
         word = self.client.send([task], pauses)[0]
         if word == "next":
             return
@@ -201,6 +224,14 @@ class Parsync:
             return
         if error := explain_refusal(self.client.store, task, word):
             raise error
+
+    def _declares(self, limits: str) -> bool:
+        """Return whether this app declares each limit of a task.
+
+        Such a task may wait for a worker of the app, which makes the limits known.
+        """
+        declared = Policy(limits=self.limits)
+        return all(declared.limit(limit.name) for limit in limits_of(limits))
 
     def _as_before(self, key: str) -> TaskOptions:
         """Return the options of the task's record.

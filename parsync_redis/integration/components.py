@@ -27,13 +27,17 @@ from .port import ParsyncPort
 from .publish import Capture, operational
 from .refusals import refusal_here
 
+DeclaredLimits = Mapping[str, int | Mapping[str, object]]
+"""The limits that an app declares, by name or pattern: see `Parsync`."""
+
 
 class Source(NamedTuple):
-    """The class, url and cluster with which an app got its Parsync."""
+    """The class, url, cluster and limits with which an app got its Parsync."""
 
-    attach: Callable[[Celery, str | None, str | None], ParsyncPort]
+    attach: Callable[[Celery, str | None, str | None, DeclaredLimits | None], ParsyncPort]
     url: str | None
     cluster: str | None
+    limits: DeclaredLimits | None
 
 
 def extend(app: Celery, name: str, source: Source) -> None:
@@ -85,7 +89,7 @@ def parsync_of(component: AMQP | Control) -> ParsyncPort:
     app = component.app
     if getattr(app, "parsync", None) is None:
         source: Source = component.parsync_of[2]
-        return source.attach(app, source.url, source.cluster)
+        return source.attach(app, source.url, source.cluster, source.limits)
     parsync: ParsyncPort = app.parsync
     return parsync
 

@@ -221,7 +221,9 @@ class OptionSource:
                 name: options
                 for name, options in declarations.items()
                 if options or is_name("task name", name)
-            }
+            },
+            self._app.parsync.limits,
+            self._app.main or "__main__",
         )
 
     def as_declared(

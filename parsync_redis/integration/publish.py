@@ -121,10 +121,12 @@ class Capture:
             raise InvalidInput("parsync tasks need Celery's task protocol 2: set task_protocol = 2")
         if flaw := flaw_of(headers):
             raise InvalidInput(f"task {self._name}: {flaw}")
-        queue = queue_of(self._parsync.app, kwargs.get("exchange"), kwargs.get("routing_key"))
+        called_queue = queue_of(
+            self._parsync.app, kwargs.get("exchange"), kwargs.get("routing_key")
+        )
         # here, because receivers of before_task_publish may have changed the arguments
         options = dict(self._parsync.fill(self._options, Arguments.of(self._name, body)))
-        queue = queue or str(options.pop(ROUTED_QUEUE, ""))
+        routed_queue = str(options.pop(ROUTED_QUEUE, ""))
         as_recorded = bool(options.pop(AS_RECORDED, False))
         parsync_header: dict[str, object] = {} if as_recorded else {"options": dict(options)}
         if kwargs.get("priority") is not None:
@@ -170,7 +172,7 @@ class Capture:
                 headers["id"],
                 message,
                 options,
-                queue,
+                called_queue or routed_queue,
                 delay_ms,
                 expiry_ms,
                 pauses,

@@ -55,6 +55,11 @@ class Account(NamedTuple):
         return self.name.startswith(TENANT_MARK)
 
 
+def is_tenant(name: str) -> bool:
+    """Return whether a text is the name of a tenant."""
+    return _TENANT.fullmatch(name) is not None
+
+
 def check_tenant(value: object) -> str:
     """Return the name of a tenant; raises InvalidInput."""
     if not isinstance(value, str) or not _TENANT.fullmatch(value):

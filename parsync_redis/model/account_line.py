@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .amount import AMOUNT_PATTERN, THOUSANDTHS, read_amount
-from .policy import StartRate
+from .policy import LimitEntry, StartRate
 
 _HELD_LINE: Final = re.compile(
     r"n=(?P<count>\d{1,15})(?P<amounts>(?: [a-z][a-z0-9_.]*=" + AMOUNT_PATTERN + r")*?)"
@@ -39,8 +39,8 @@ class AccountLine:
     amounts: by name, `units` of a limit, `slots` and resources of a tenant, in thousandths.
     next_ms: until when (server time) the rate of a limit is used up, as GCRA counts; None if no
         task started lately.
-    is_full: whether a take has refused tasks because of the account; a scheduler is told so only in
-        one of several shards.
+    is_full: whether a take has refused tasks because of the account: a scheduler is woken when a
+        task leaves it.
     is_damaged: whether the line cannot be read: the account has room for nothing until the leader
         has counted its holders.
     """
@@ -101,11 +101,21 @@ class Ceiling:
         rate = _CEILING_RATE.search(text)
         amounts = read_amounts(text)
         amounts.pop("burst", None)
+        amounts.pop("declared", None)
         is_divided = bool(amounts.pop("shards", 0))
         if rate is None:
             return cls(amounts, is_divided=is_divided)
         start_rate = StartRate(int(rate[1]), int(rate[2]))
         return cls(amounts, start_rate, int(rate[3] or 1), is_divided)
+
+    @property
+    def limit_entry(self) -> LimitEntry | None:
+        """Return the entry of a limit with this ceiling; None if it bounds nothing."""
+        units = self.amounts.get("units")
+        if units is None and self.rate is None:
+            return None
+        at_once = None if units is None else units // THOUSANDTHS
+        return LimitEntry(at_once, self.rate, self.burst)
 
     def used(self, line: AccountLine, now_ms: float) -> int:
         """Return how many units of the burst are used up now."""

@@ -1,13 +1,15 @@
 """Views of tenants, limits and their holders for people, and the share of a tenant. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from .account import NO_TENANT, TENANT_MARK
+from .account import NO_TENANT, TENANT_MARK, pattern_of
 from .account_line import AccountLine, Ceiling
 from .amount import THOUSANDTHS, amount_number
-from .policy import Policy
+from .policy import STRICT, DueShares, Policy, parents_of
 from .policy_document import rate_text
+from .used_share import dominant_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class LimitView:
     in_policy: whether the policy has the limit, or a pattern for it. Without that no task starts.
     damaged: whether what it holds is not known; it has room for nothing then.
     oldest: the task that counts longest, None without holders.
+    declared_by: the names of the apps that declare the limit, [] if no worker declares it any more;
+        None for a limit of the policy's document.
     """
 
     name: str
@@ -50,6 +54,7 @@ class LimitView:
     in_policy: bool = True
     damaged: bool = False
     oldest: HolderView | None = None
+    declared_by: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,8 @@ class TenantView:
     """A tenant.
 
     share: the largest part of any amount of the nodes that its tasks hold; None if unknown.
+    used_share: the mean of the shares that it held lately (model/used_share.py); None if the policy
+        gives it no half-life.
     due: its part by weight, beside the others of its parent that hold something or wait.
     amounts: what its tasks hold, by name, `slots` too.
     holders: the number of these tasks; None for tasks without a tenant, which no account counts.
@@ -80,6 +87,7 @@ class TenantView:
     order: str
     children: str
     damaged: bool = False
+    used_share: float | None = None
 
 
 def limit_views(
@@ -88,10 +96,12 @@ def limit_views(
     waiting: Mapping[str, int],
     oldest: Mapping[str, HolderView],
     now_ms: int,
+    declared_by: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[LimitView]:
     """Return the limits that the policy names, tasks hold or tasks wait under, sorted by name.
 
     lines: by account. waiting: the number of waiting tasks by account. oldest: by account.
+    declared_by: the apps by declared limit or pattern that no entry of the document covers.
     """
     named = {name for name in policy.limits if not name.endswith("*")}
     names = {name for name in (*lines, *waiting) if not name.startswith(TENANT_MARK)} | named
@@ -113,6 +123,7 @@ def limit_views(
                 entry is not None,
                 line.is_damaged,
                 oldest.get(name),
+                declared_by.get(name if name in policy.limits else pattern_of(name)),
             )
         )
     return views
@@ -124,11 +135,13 @@ def tenant_views(
     waiting: Mapping[str, int],
     oldest_ms: Mapping[str, int],
     offered: Mapping[str, int],
+    used: Mapping[str, float] = {},
 ) -> list[TenantView]:
     """Return the tenants that the policy names, tasks hold for or tasks wait for, sorted by name.
 
     lines, waiting: by account; tasks without a tenant wait under `@-`. oldest_ms: since when the
     oldest task of each account can be taken. offered: what the open nodes have, in thousandths.
+    used: the used shares by name.
     Without a tenant of any name there are none.
     """
     named = {TENANT_MARK + name for name in policy.tenants if not name.endswith("*")}
@@ -143,6 +156,7 @@ def tenant_views(
         for name in names
         if waiting.get(TENANT_MARK + name) or lines.get(TENANT_MARK + name, AccountLine()).count
     }
+    due_shares = DueShares(policy, active)
     views = []
     for name in sorted(names):
         account = TENANT_MARK + name
@@ -153,8 +167,8 @@ def tenant_views(
             TenantView(
                 name,
                 entry.weight,
-                share_of_line(line, offered) if is_counted and offered else None,
-                due_share(policy, name, active),
+                dominant_share(line.amounts, offered) if is_counted and offered else None,
+                due_shares.of(name),
                 _numbers(line.amounts.items()),
                 line.count if is_counted else None,
                 waiting.get(account, 0),
@@ -164,41 +178,78 @@ def tenant_views(
                 entry.order,
                 entry.children,
                 line.is_damaged,
+                used.get(name, 0.0) if entry.half_life_s else None,
             )
         )
     return views
 
 
-def parents_of(tenant: str) -> list[str]:
-    """Return the tenants above a tenant, from the root down: `a`, `a/b` of `a/b/c`."""
-    words = tenant.split("/")
-    return ["/".join(words[:depth]) for depth in range(1, len(words))]
+def goes_first_by_use(
+    policy: Policy,
+    tenant: str,
+    waiting: Iterable[str],
+    lines: Mapping[str, AccountLine],
+    shares: Mapping[str, float],
+    used: Mapping[str, float],
+) -> str:
+    """Return which tenant goes first although it holds no less, because it has used less.
 
-
-def share_of_line(line: AccountLine, offered: Mapping[str, int]) -> float:
-    """Return the dominant share: the largest part of any amount that the holders hold."""
-    parts = (line.amounts.get(name, 0) / amount for name, amount in offered.items() if amount > 0)
-    return max(parts, default=0.0)
-
-
-def due_share(policy: Policy, tenant: str, active: Iterable[str]) -> float:
-    """Return a tenant's part by the weights of the tenants that hold something or wait.
-
-    A tenant that neither holds nor waits counts among them here, because it asks for its part. If
-    the parent's children are "strict", the tenants before it are due everything first.
+    The answer is a sentence, '' for no such tenant. tenant: that of a waiting task. waiting: the
+    tenants of the waiting tasks. shares, used: by tenant, a part of the nodes.
     """
-    competing = {*active, tenant}
-    due = 1.0
-    for name in (*parents_of(tenant), tenant):
-        parent = name.rpartition("/")[0]
-        level = {sibling for sibling in competing if _parent(sibling) == parent} | {name}
-        if policy.tenant(parent).children == "strict":
-            first = min(level, key=lambda sibling: (policy.tenant(sibling).rank, sibling))
-            due = due if name == first else 0.0
-        else:
-            weights = sum(policy.tenant(sibling).weight for sibling in level)
-            due *= policy.tenant(name).weight / weights
-    return due
+    rivals = {rival for name in waiting for rival in _path(name)}
+    for child in _path(tenant):
+        parent = _parent(child)
+        if policy.tenant(parent).children == STRICT:
+            continue
+        turn = _turn(policy, child, lines, shares, used)
+        weighted_share = shares.get(child, 0.0) / policy.tenant(child).weight
+        ahead = [
+            (_turn(policy, rival, lines, shares, used), rival)
+            for rival in rivals
+            if _parent(rival) == parent
+            and rival != child
+            and shares.get(rival, 0.0) / policy.tenant(rival).weight >= weighted_share
+        ]
+        first_turn, first = min(ahead, default=(turn, child))
+        if first_turn < turn and first_turn[0] == turn[0]:
+            return (
+                f"{_tenant_shown(child)} holds {_part(policy, child, shares)} of the nodes and has "
+                f"used {used.get(child, 0.0):.0%}; {_tenant_shown(first)} goes first: it holds "
+                f"{_part(policy, first, shares)} and has used {used.get(first, 0.0):.0%}"
+            )
+    return ""
+
+
+def _path(tenant: str) -> list[str]:
+    """Return the children that are chosen, from the root down, for a task of a tenant."""
+    return [*parents_of(tenant), tenant, f"{tenant}/{NO_TENANT}"] if tenant else [NO_TENANT]
+
+
+def _turn(
+    policy: Policy,
+    tenant: str,
+    lines: Mapping[str, AccountLine],
+    shares: Mapping[str, float],
+    used: Mapping[str, float],
+) -> tuple[bool, float]:
+    """Return the turn of a tenant among its siblings, as schedulers compute it; the least first."""
+    entry = policy.tenant(tenant)
+    amounts = lines.get(TENANT_MARK + tenant, AccountLine()).amounts
+    is_above = all(amounts.get(name, 0) >= amount for name, amount in entry.at_least)
+    return is_above, (shares.get(tenant, 0.0) + used.get(tenant, 0.0)) / entry.weight
+
+
+def _tenant_shown(tenant: str) -> str:
+    if tenant == NO_TENANT:
+        return "a task without a tenant"
+    parent = tenant.removesuffix(f"/{NO_TENANT}")
+    return f"tenant {tenant}" if parent == tenant else f"a task of {parent} itself"
+
+
+def _part(policy: Policy, tenant: str, shares: Mapping[str, float]) -> str:
+    weight = policy.tenant(tenant).weight
+    return f"{shares.get(tenant, 0.0):.0%}" + ("" if weight == 1 else f" (weight {weight:g})")
 
 
 def _parent(tenant: str) -> str:

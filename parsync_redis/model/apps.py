@@ -1,4 +1,4 @@
-"""The tasks that a worker's app knows, and the parsync options that each declares.
+"""The tasks that a worker's app knows, the options that each declares, and the app's limits.
 
 Workers of one app know the same tasks. So this text is stored once, under its digest, and a node's
 offer has only the digest, as a reserved label. The text of a digest never changes: a process reads
@@ -6,6 +6,11 @@ it once.
 
     proj.ping
     proj.train {"resources": {"gpu": 1}}
+     @shop
+     stripe units=5
+
+An app that declares limits has lines that begin with a space: the app's name, and each limit with
+its ceiling. The script `offer` reads the limits.
 """
 
 import json
@@ -13,10 +18,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
+from .account_line import Ceiling
 from .ids import check_name
 from .needs import QUEUE_LABEL, Resources, queue_label, without
+from .policy import LimitEntry
 from .text import DECLARED
 
 TASKS_LABEL: Final = "celery.tasks"
@@ -27,23 +36,31 @@ TASKS_LABEL: Final = "celery.tasks"
 class KnownTasks:
     """The tasks of one app.
 
-    text: a line per task with its name and its declared options, with a line break before and after
-    each line.
+    text: a line per task with its name and its declared options, and a line per limit, with a line
+    break before and after each line.
     """
 
     text: str
 
     @classmethod
-    def of(cls, declared: Mapping[str, Mapping[str, Any] | None]) -> "KnownTasks":
-        """Write {name: declared options or None}; raises InvalidInput for a bad name."""
+    def of(
+        cls,
+        declared: Mapping[str, Mapping[str, Any] | None],
+        limits: Mapping[str, LimitEntry] = MappingProxyType({}),
+        app: str = "",
+    ) -> "KnownTasks":
+        """Write {name: declared options or None}; raises InvalidInput for a bad name.
+
+        limits: what the app declares. app: its name, for people.
+        """
         named = [
             (check_name("task name", name), _text(options))
             for name, options in sorted(declared.items())
         ]
-        return cls(
-            "".join("\n" + DECLARED.write(task=name, options=options) for name, options in named)
-            + "\n"
-        )
+        lines = [DECLARED.write(task=name, options=options) for name, options in named]
+        lines += [f" @{quote(app)}"] if limits else []
+        lines += [f" {name} {entry.ceiling}" for name, entry in sorted(limits.items())]
+        return cls("".join("\n" + line for line in lines) + "\n")
 
     @cached_property
     def digest(self) -> str:
@@ -61,9 +78,28 @@ class KnownTasks:
         """
         options_by_task: dict[str, Mapping[str, Any] | None] = {}
         for line in self.text.splitlines():
+            if line.startswith(" "):
+                continue
             if fields := DECLARED.read(line):
                 options_by_task[fields["task"]] = _options(fields["options"])
         return options_by_task
+
+    @property
+    def app(self) -> str:
+        """Return the name of an app that declares limits, '' for another app."""
+        name = self.text.partition("\n @")[2].partition("\n")[0]
+        return unquote(name)
+
+    @cached_property
+    def limits(self) -> Mapping[str, LimitEntry]:
+        """Return the limits that the app declares; a line that cannot be read is left out."""
+        limits: dict[str, LimitEntry] = {}
+        for line in self.text.splitlines():
+            name, _, ceiling = line[1:].partition(" ")
+            entry = Ceiling.of(ceiling).limit_entry if line.startswith(" ") else None
+            if entry is not None:
+                limits[name] = entry
+        return limits
 
 
 def _text(options: Mapping[str, Any] | None) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from .ids import decode_id, readable
-from .kind import split_kind
+from .kind import Kind, split_kind
 from .needs import Resources, are_needs, parse_needs
 from .text import BOOKING
 
@@ -31,22 +31,27 @@ class Booking:
 
     @property
     def whom(self) -> str:
-        """Return the task for which the node is kept, for people."""
+        """Return for whom the node is kept, for people: 'task a81f (big slots=8 for acme)'."""
         kind = split_kind(self.kind)
-        return f"task {decode_id(self.task)} ({kind.name} {kind.needs})"
+        tenant = f" for {kind.tenant}" if kind.tenant else ""
+        return f"task {decode_id(self.task)} ({kind.name} {kind.needs}{tenant})"
 
-    def bars(self, name: str, needs: str, run_ms: float | None, now_ms: int) -> bool:
-        """Return True if a task may not go to the booked node.
+    def bars(self, kind: Kind, run_ms: float | None, now_ms: int) -> bool:
+        """Return True if tasks of a kind may not go to the booked node.
 
         Such a task would take slots or amounts that the booked kind waits for, and hold them beyond
-        `from_ms`. run_ms: the 95th percentile of the run times of the task's name there; None if no
-        run time is known, which counts as too long.
+        `from_ms`. An equal task of another tenant would, too. run_ms: the 95th percentile of the
+        run times of the kind's name there; None if no run time is known, which counts as too long.
         """
         booked_kind = split_kind(self.kind)
-        if booked_kind[:2] == (name, needs):
+        if (booked_kind.name, booked_kind.needs, booked_kind.tenant) == (
+            kind.name,
+            kind.needs,
+            kind.tenant,
+        ):
             return False
         return (run_ms is None or now_ms + run_ms > self.from_ms) and starves(
-            parse_needs(booked_kind.needs), needs
+            parse_needs(booked_kind.needs), kind.needs
         )
 
 

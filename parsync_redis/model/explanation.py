@@ -11,11 +11,15 @@ from .status import Setback
 
 
 class Outlook(StrEnum):
-    """The outlook of a task: placed at once, waiting, impossible on every node, or not waiting."""
+    """The outlook of a task: placed at once, waiting, impossible on every node, or not waiting.
+
+    refused: a planned task that `submit` would refuse, because nobody knows a limit of it.
+    """
 
     NOW = "now"
     WAITS = "waits"
     NEVER = "never"
+    REFUSED = "refused"
     PLACED = "placed"
     ENDED = "ended"
     GONE = "gone"

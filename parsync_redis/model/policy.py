@@ -7,6 +7,7 @@ tenant or limit, or as a pattern for each one without an entry of its own: `*` f
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +18,8 @@ AGE: Final = "age"
 """The order of the tasks of a tenant whose entry says none: the first submitted is the first."""
 BUILT_IN_ORDERS: Final = (AGE, "shortest", "least")
 """The orders that a tenant may name without a distribution that adds orders."""
+DECLARED_MARK: Final = " declared=1"
+"""What is behind the ceiling of a limit that an app declares, in a shard."""
 UNBOUNDED: Final = f"slots={MAX_AMOUNT}"
 """The ceiling of an account that is never full."""
 FAIR: Final = "fair"
@@ -35,7 +38,8 @@ class TenantEntry:
     at_most: the tasks never hold more.
     children: "fair" or "strict": how the tenants below it go.
     order: the name of the order of its own tasks.
-    half_life_s: seconds after which past use counts half; 0: only what is held now counts.
+    half_life_s: seconds after which past use counts half (model/used_share.py); 0: only what is
+        held now counts.
     rank: the place of the entry in the document, for a parent whose children are "strict": the
         least goes first.
     """
@@ -82,6 +86,22 @@ class LimitEntry:
         return " ".join(words)
 
 
+def least_entry(entries: Iterable[LimitEntry]) -> LimitEntry:
+    """Return what all of these entries of a limit allow: the least of each value."""
+    least = LimitEntry()
+    for entry in entries:
+        numbers = [at_once for at_once in (least.at_once, entry.at_once) if at_once is not None]
+        rated = [candidate for candidate in (least, entry) if candidate.rate is not None]
+        slowest = min(rated, key=_start_pace, default=LimitEntry())
+        least = LimitEntry(min(numbers, default=None), slowest.rate, slowest.burst)
+    return least
+
+
+def _start_pace(entry: LimitEntry) -> tuple[float, int]:
+    """Return the units a millisecond that may start, and the burst."""
+    return (entry.rate.number / entry.rate.period_ms if entry.rate else 0.0), entry.burst
+
+
 def _no_entries() -> Mapping[str, Any]:
     return MappingProxyType({})
 
@@ -102,19 +122,33 @@ class Policy:
         """Return what counts for a tenant: its entry, else that of its pattern, else the defaults.
 
         name: `research/anna`; '' is the root, `-` the tenant of tasks without one, which has no
-        amounts. A tenant without an entry and without a pattern has a rank behind all entries.
+        amounts. `research/-` are the own tasks of `research` beside its children: only the
+        half-life of the children's pattern counts for them. A tenant without an entry and without a
+        pattern has a rank behind all entries.
         """
         if not name:
             return TenantEntry(children=self.children)
         entry = self.tenants.get(name) or self.tenants.get(_pattern_name(name))
+        if name.endswith(f"/{NO_TENANT}"):
+            return TenantEntry(half_life_s=entry.half_life_s if entry else 0.0)
         if entry is None:
             return TenantEntry(rank=len(self.tenants))
         return replace(entry, at_least=(), at_most=()) if name == NO_TENANT else entry
+
+    @property
+    def longest_half_life_s(self) -> float:
+        """Return the longest half-life of a tenant; 0 if past use counts for none."""
+        return max((entry.half_life_s for entry in self.tenants.values()), default=0.0)
 
     def limit(self, name: str) -> LimitEntry | None:
         """Return what counts for a limit: its entry, else that of its pattern, else None."""
         entry = self.limits.get(name)
         return self.limits.get(pattern_of(name)) if entry is None else entry
+
+    def with_declared(self, declared: Mapping[str, LimitEntry]) -> "Policy":
+        """Return the policy with limits that apps declare, as far as no entry of it covers them."""
+        uncovered = {name: entry for name, entry in declared.items() if self.limit(name) is None}
+        return replace(self, limits=MappingProxyType({**self.limits, **uncovered}))
 
     def ceiling(self, account: str) -> str | None:
         """Return the ceiling of an account: '' is a tenant without one, None an unknown limit."""
@@ -137,6 +171,48 @@ class Policy:
             elif name != NO_TENANT and self.tenants.get(_pattern_name(name), entry).at_most:
                 rows.append((account, UNBOUNDED))
         return sorted(rows)
+
+
+class DueShares:
+    """The part of the cluster that each tenant is due, by the weights of the active tenants.
+
+    active: the tenants that hold something or wait. A tenant that does neither counts among them
+    when it is asked for, because it asks for its part. If the children of a tenant are "strict",
+    the first of them is due everything.
+    """
+
+    def __init__(self, policy: Policy, active: Iterable[str]) -> None:
+        self._policy = policy
+        # by tenant, '' for the root, its active children with their weights
+        self._weights: dict[str, dict[str, float]] = {}
+        for name in active:
+            self._weights.setdefault(_parent(name), {})[name] = policy.tenant(name).weight
+        self._sums = {parent: sum(weights.values()) for parent, weights in self._weights.items()}
+
+    def of(self, tenant: str) -> float:
+        """Return the part that a tenant is due, of 1."""
+        return prod(self._part(name) for name in (*parents_of(tenant), tenant))
+
+    def _part(self, name: str) -> float:
+        """Return the part of what its parent is due."""
+        parent = _parent(name)
+        weights = self._weights.get(parent, {})
+        if self._policy.tenant(parent).children == STRICT:
+            ranks = {child: self._policy.tenant(child).rank for child in (*weights, name)}
+            return float(name == min(ranks, key=lambda child: (ranks[child], child)))
+        weight = self._policy.tenant(name).weight
+        return weight / (self._sums.get(parent, 0.0) + (0.0 if name in weights else weight))
+
+
+def _parent(tenant: str) -> str:
+    """Return the tenant above a tenant; '' is the root."""
+    return tenant.rpartition("/")[0]
+
+
+def parents_of(tenant: str) -> list[str]:
+    """Return the tenants above a tenant, from the root down: `a`, `a/b` of `a/b/c`."""
+    words = tenant.split("/")
+    return ["/".join(words[:depth]) for depth in range(1, len(words))]
 
 
 def _pattern_name(tenant: str) -> str:
@@ -163,11 +239,6 @@ def find_doubts(policy: Policy, offered: Iterable[tuple[str, int]] | None = None
         f"that adds it, because built in are {', '.join(BUILT_IN_ORDERS)}"
         for name, entry in policy.tenants.items()
         if entry.order not in BUILT_IN_ORDERS
-    ]
-    doubts += [
-        f"tenants.{name}.half_life is kept and not used yet: only what its tasks hold now counts"
-        for name, entry in policy.tenants.items()
-        if entry.half_life_s
     ]
     if offered is None:
         return doubts

@@ -58,6 +58,11 @@ def _limit_table(entry: LimitEntry) -> dict[str, Any]:
     return table
 
 
+def entry_text(entry: LimitEntry) -> str:
+    """Return the values of a limit in one line: 'at_once = 5, rate = "100/m"'."""
+    return ", ".join(_value_lines(_limit_table(entry)))
+
+
 def rate_text(rate: StartRate) -> str:
     """Return a rate as the document has it, '100/m'."""
     unit = next(unit for unit, period_ms in PERIODS_MS.items() if period_ms == rate.period_ms)

@@ -81,6 +81,31 @@ def policy_of(document: Mapping[str, Any]) -> Policy:
     return policy
 
 
+def read_declared(limits: object) -> Mapping[str, LimitEntry]:
+    """Return the limits that an app declares: {"stripe": 5, "api": {"rate": "100/m"}}.
+
+    A number stands for `at_once`. Raises InvalidInput with each mistake.
+    """
+    if not isinstance(limits, Mapping):
+        raise InvalidInput(
+            f"limits={shown(limits)} is not valid: it must be a dict such as "
+            '{"stripe": 5, "api": {"at_once": 5, "rate": "100/m"}}'
+        )
+    for name, value in limits.items():
+        if not isinstance(name, str):
+            raise InvalidInput(f"limits: {shown(name)} is not valid: the name of a limit is text")
+        if not isinstance(value, (int, Mapping)):
+            raise InvalidInput(
+                f"limits.{name} must be a whole number, or a dict such as "
+                f'{{"at_once": 5, "rate": "100/m"}}, not {shown(value)}'
+            )
+    tables = {
+        name: {"at_once": value} if isinstance(value, int) else value
+        for name, value in limits.items()
+    }
+    return policy_of({"limits": tables}).limits
+
+
 def usual_burst(rate: StartRate) -> int:
     """Return the burst of a rate without a burst of its own: a tenth of the rate's number."""
     return max(1, rate.number // 10)

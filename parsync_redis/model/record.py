@@ -156,11 +156,13 @@ def owner_of(attempt: str) -> str:
 def options_text(task: Submission) -> str:
     """Return a task's options for its row of `submit`: words NAME=VALUE."""
     options = task.options
+    waits_for_limits = "limits" if task.declares_limits and options.limits else None
     if (
         task.delay_ms is None
         and task.expiry_ms is None
         and task.start_ms is None
         and not (task.after or task.publication or options.wait_for_capacity or options.max_starts)
+        and not waits_for_limits
         and options.avoid_last
     ):
         return ""
@@ -170,7 +172,7 @@ def options_text(task: Submission) -> str:
         ("start", task.start_ms),
         ("max", options.max_starts),
         ("any", None if options.avoid_last else 1),
-        ("wait", 1 if options.wait_for_capacity else None),
+        ("wait", 1 if options.wait_for_capacity else waits_for_limits),
         ("after", task.after or None),
         ("pub", task.publication or None),
     )

@@ -106,6 +106,8 @@ class Submission(NamedTuple):
     publication: '' if an id is one task for ever, else the name of this publish of the id.
     start_ms: how long after the submit the task should start, at most a day before the submit or a
         year after it; None for the usual patience.
+    declares_limits: whether the app that submits the task declares all of its limits; the task then
+        waits while the shards do not know them.
     """
 
     id: str
@@ -117,6 +119,7 @@ class Submission(NamedTuple):
     expiry_ms: int | None = None
     publication: str = ""
     start_ms: int | None = None
+    declares_limits: bool = False
 
     @property
     def kind(self) -> Kind:

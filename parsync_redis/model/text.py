@@ -34,6 +34,7 @@ FIELD_PATTERNS: Final[Mapping[str, str]] = {
     "reason": "(?s:.*)",  # an operator may have written it by hand, on several lines
     "runs": r"\d{1,15}",
     "score": r"[\d.e+-]+",
+    "share": r"[01](?:\.\d{1,12})?",
     "since": r"\d{1,15}",
     "size": r"\d{1,15}",
     "slots": r"\d{1,5}",
@@ -42,6 +43,7 @@ FIELD_PATTERNS: Final[Mapping[str, str]] = {
     "tail": r"\d{1,16}",
     "task": "[!-~]+",
     "tries": r"\d{1,15}",
+    "used": r"[01](?:\.\d{1,12})?",
     "waiting": r"[1-9]\d{0,14}",
     "where": r"\S+",
     "who": r"\S+",
@@ -156,6 +158,9 @@ STREAK: Final = LineTemplate(
     "length={length} tries={tries} runs={runs} failed={failed} all={all}[ held={held}]"
 )
 """A streak of failures of a node, a line of a name's field in `streaks`; see model/streak.py."""
+
+USED_SHARE: Final = LineTemplate("used={used} share={share} at={at}")
+"""What was noted of a tenant, in `shares`; see model/used_share.py."""
 
 TASK_NAME: Final = re.compile("[!-~]{1,255}")
 """The name of a task."""

@@ -103,7 +103,11 @@ def _block(
     if text is None and not is_tenant:
         close = close_to(account, limits)
         hint = f"; did you mean {close}?" if close else ""
-        return AccountBlock(account, "unknown", f"no limit {account!r} is in the policy{hint}")
+        return AccountBlock(
+            account,
+            "unknown",
+            f"no limit {account!r} is in the policy or declared by a worker{hint}",
+        )
     has_ceiling = not is_tenant or bool(Ceiling.of(text or "").amounts)
     if line.is_damaged and has_ceiling:
         why = f"what {subject} holds is not known: the leader counts it anew"

@@ -11,15 +11,19 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
+from ..model.apart import undeclared
 from ..model.booking import Booking
 from ..model.needs import Resources
-from .facts import NodeFacts
+from .facts import Holder, NodeFacts
 from .forecast import ExpectedEnd, expected_start_ms
 from .now import what_keeps
 from .reasons import find_fitting
 
 NEAREST: Final = 32
 """Number of nodes considered for a kind, those that lack least: their leases must be read."""
+
+MOST_LOOKS: Final = 8
+"""How often so many further nodes are read for a kind of a tenant that has won those before."""
 
 MAX_BOOKINGS: Final = NEAREST
 """Maximum number of booked nodes."""
@@ -56,6 +60,13 @@ class LargeTask:
 def nearest(
     needs: Resources, nodes: Sequence[NodeFacts], booked: Collection[str] = ()
 ) -> list[NodeFacts]:
+    """Return NEAREST of the nodes of `by_lack`, at most."""
+    return by_lack(needs, nodes, booked)[:NEAREST]
+
+
+def by_lack(
+    needs: Resources, nodes: Sequence[NodeFacts], booked: Collection[str] = ()
+) -> list[NodeFacts]:
     """Return the open nodes that could hold a task of these needs, those that lack least first.
 
     Nodes that are booked for the task's kind go before all other nodes.
@@ -69,7 +80,21 @@ def nearest(
             node.name,
         )
 
-    return sorted(able, key=lack)[:NEAREST]
+    return sorted(able, key=lack)
+
+
+def makes_room(holder: Holder, needs: Resources) -> bool:
+    """Return whether a task holds at least what a task of these needs asks for.
+
+    If both are of one tenant, its turn gives the room to the other task when the first one ends. So
+    a booking there is of no use.
+    """
+    return holder.slots >= needs.slots and all(
+        sum(size for key, size in holder.resources.items() if key.partition("@")[0] == name)
+        >= amount
+        for name, amount in needs.amounts
+        if not undeclared(name)
+    )
 
 
 def most_bookings(open_nodes: int) -> int:

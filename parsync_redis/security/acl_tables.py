@@ -32,6 +32,7 @@ VIEW_RIGHTS: Final[CommandsByKind] = {
     ":losses": "hgetall",
     ":policy": "hgetall",
     ":schedulers": "hgetall",
+    ":shares": "hgetall",
     ":stats": "hgetall pttl",
     ":streaks": "hgetall",
     ":times": "hgetall hmget",
@@ -177,6 +178,7 @@ WORKER_RIGHTS: Final[CommandsByKind] = {
     "q:meta": "hset",
     "q:names": "hdel hexists hsetnx",
     "q:outbox": "lrange",
+    "q:policy": "hset",
     "q:running": "hset",
     "q:shapes": "hdel hget hset",
 }
@@ -191,6 +193,7 @@ SCHEDULER_RIGHTS: Final[CommandsByKind] = {
     ":policy": "hmget hset",
     ":quarantine": "del zadd zcard zremrangebyrank",
     ":schedulers": "del hdel hexists hget hincrby hlen hset",
+    ":shares": "del expire hdel hlen hmget hset",
     ":stats": "del expire hset",
     ":streaks": "del hdel hlen hmget hset",
     ":times": "del hmget",
@@ -251,7 +254,7 @@ SCRIPTS_BY_ROLE: Final[Mapping[Role, str]] = {
     "note_choices repair_kind repair_offers repair_partition repair_queue repair_task restore set_reason "
     "record_loss offer purge quarantine read_partition read_tasks reclaim release renew_scheduler "
     "report_failures requeue revive rotate set_node confirm take give_back set_policy allot recount "
-    "write_policy",
+    "write_policy note_shares",
     Role.SERVE: "cancel read_tasks revive set_node submit",
 }
 """The scripts that each role runs."""

@@ -5,7 +5,7 @@ machines.
 """
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from starlette.responses import Response
 from ..cli.options import parse_requirements
 from ..cli.states import parse_states
 from ..client import ParsyncClient
+from ..model.account import check_limit, check_tenant
 from ..model.devices import read_indexes
 from ..model.explanation import Explanation, Outlook
 from ..model.ids import encode_id, shown
@@ -24,7 +25,8 @@ from ..model.node import NodeState
 from ..model.status import TaskStatus
 from ..model.task import TaskState
 from ..model.views import measure_evenness
-from ..store.reads.tasks import ANY, FoundTasks, list_bounded
+from ..store.reads.find_tasks import TaskQuery, find_tasks
+from ..store.reads.tasks import ANY, UNENDED, FoundTasks
 from . import answers
 from .asker import Asker
 from .demand import Machine, measure_demand
@@ -44,6 +46,10 @@ NODE_STATE_PARAM: Final = Param(
     "state", "up", "Only nodes in this state.", words=tuple(state.value for state in NodeState)
 )
 NAME_PARAM: Final = Param("name", "proj.*", "Only tasks of such names: a pattern.")
+TENANT_PARAM: Final = Param(
+    "tenant", "research", "Only tasks of this tenant, and of tenants below it."
+)
+UNDER_PARAM: Final = Param("under", "stripe", "Only tasks under this limit.")
 PAGE_PARAMS: Final = (LIMIT, OFFSET)
 SLOTS_PARAM: Final = Param("slots", "4", "Slots of the machine.", least=0, most=MAX_SLOTS)
 SHARED_PARAM: Final = Param(
@@ -101,7 +107,10 @@ class Api:
             Operation("/tenants", self.tenants, {200: answers.Tenants, **errors}, PAGE_PARAMS),
             Operation("/limits", self.limits, {200: answers.Limits, **errors}, PAGE_PARAMS),
             Operation(
-                "/tasks", self.tasks, {200: answers.TaskList, **errors}, (TASK_STATE_PARAM, LIMIT)
+                "/tasks",
+                self.tasks,
+                {200: answers.TaskList, **errors},
+                (TASK_STATE_PARAM, TENANT_PARAM, UNDER_PARAM, LIMIT),
             ),
             Operation(
                 "/tasks/{id:path}",
@@ -239,15 +248,13 @@ class Api:
 
     async def tasks(self, request: Request, query: Query) -> Response:
         """List tasks: first those that have not ended; ?state=waiting, placed, running, ..."""
-        state = query.one_of(TASK_STATE_PARAM)
-        limit = query.limit()
-        states = parse_states(state) if state else ANY
+        criteria = task_query(query, query.limit())
 
         def look(client: ParsyncClient) -> bytes:
-            listed = list_tasks(client, states, limit)
-            return encode({"limit": limit, "part": listed.part, "items": listed.tasks})
+            listed = list_tasks(client, criteria)
+            return encode({"limit": criteria.limit, "part": listed.part, "items": listed.tasks})
 
-        return reply(await self._asker.ask(("tasks", state, limit), look))
+        return reply(await self._asker.ask(("tasks", criteria), look))
 
     async def task(self, request: Request, query: Query) -> Response:
         """Show one task: its place, its times, why it waits."""
@@ -266,13 +273,30 @@ class Api:
         )
 
 
-def list_tasks(client: ParsyncClient, states: Collection[TaskState], limit: int) -> FoundTasks:
-    """Return tasks in some states, with the reasons why they wait.
+def task_query(query: Query, limit: int) -> TaskQuery:
+    """Return which tasks a request asks for: by state, tenant and limit. Raises InvalidInput.
 
-    Reads MOST_TASKS_READ tasks at most.
+    Without a state these are all tasks, and those that have not ended of a tenant or a limit.
+    """
+    state = query.one_of(TASK_STATE_PARAM)
+    tenant = query.text(TENANT_PARAM.name)
+    under = query.text(UNDER_PARAM.name)
+    if tenant:
+        check_tenant(tenant)
+    if under:
+        check_limit(under)
+    default_states = UNENDED if tenant or under else ANY
+    states = parse_states(state) if state else default_states
+    return TaskQuery(frozenset(states), limit=limit, tenant=tenant, under=under)
+
+
+def list_tasks(client: ParsyncClient, query: TaskQuery) -> FoundTasks:
+    """Return the tasks of a query, with the reasons why they wait.
+
+    Reads about MOST_TASKS_READ tasks at most.
     """
     client.check()
-    listed = list_bounded(client.store, states, limit, MOST_TASKS_READ)
+    listed = find_tasks(client.store, query, MOST_TASKS_READ)
     return replace(listed, tasks=client.with_reasons(listed.tasks))
 
 

@@ -19,12 +19,12 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from ..inspect.tenancy import Tenancy
-from ..model.account_views import parents_of
 from ..model.devices import fold
 from ..model.human import labels_shown
 from ..model.needs import are_needs, parse_needs
 from ..model.node import NodeState
 from ..model.octaves import BOUNDS_S, TimeHistogram
+from ..model.policy import parents_of
 from ..model.views import DELAYS, VIEW_AGES, NodeView
 from ..placement.reasons import OTHER_REASON, REASON_PATTERNS, reason_class
 from ..store.reads.schedulers import SchedulerView

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ..cli.common import show_time
 from ..cli.node_page import left_text
-from ..cli.policy import allowed_text, amounts_text, held_text, limit_note
+from ..cli.policy import allowed_text, amounts_text, held_text, limit_note, used_text
 from ..model.events import Event
 from ..model.explanation import Explanation
 from ..model.human import labels_shown, needs_shown
@@ -99,6 +99,7 @@ def tenant_values(survey: Survey | None) -> dict[str, Any]:
         (
             tenant,
             "-" if tenant.share is None else f"{tenant.share:.0%}",
+            used_text(tenant),
             f"{tenant.due:.0%}",
             held_text(tenant),
             age_of(tenant.oldest_ms),

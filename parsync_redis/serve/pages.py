@@ -16,15 +16,20 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from ..cli.common import show_time
-from ..cli.states import parse_states
 from ..client import ParsyncClient
 from ..errors import InvalidInput, ParsyncError
 from ..model.explanation import Explanation
 from ..model.human import needs_shown
 from ..model.ids import encode_id
 from ..model.status import TaskStatus
-from ..store.reads.tasks import ANY, FoundTasks
-from .api import TASK_STATE_PARAM, TASK_STATES, list_tasks
+from .api import (
+    TASK_STATE_PARAM,
+    TASK_STATES,
+    TENANT_PARAM,
+    UNDER_PARAM,
+    list_tasks,
+    task_query,
+)
 from .asker import Asker
 from .feed import KEEP_ALIVE_S, MOST_VIEWERS, EventFeed
 from .health import checks_of
@@ -243,8 +248,9 @@ class Pages:
         """Show tasks in a state, or one task."""
         latest = self._surveyor.latest
         try:
-            query = Query(request, (TASK_STATE_PARAM, TASK_ID_PARAM))
-            state = query.one_of(TASK_STATE_PARAM)
+            params = (TASK_STATE_PARAM, TASK_ID_PARAM, TENANT_PARAM, UNDER_PARAM)
+            query = Query(request, params)
+            criteria = task_query(query, MOST_TASKS)
             id = query.text("id").strip()
             if id:
                 encode_id(id)
@@ -257,7 +263,7 @@ class Pages:
                     )
                 )
             found_tasks = await self._asker.ask(
-                ("tasks page", state), lambda client: _list_in_state(client, state)
+                ("tasks page", criteria), lambda client: list_tasks(client, criteria)
             )
         except ParsyncError as error:
             status_code = 400 if isinstance(error, InvalidInput) else 503
@@ -272,7 +278,9 @@ class Pages:
         values = {
             "tasks": rows,
             "words": TASK_STATES,
-            "state": state,
+            "state": query.text(TASK_STATE_PARAM.name),
+            "tenant": criteria.tenant,
+            "under": criteria.under,
             "limit": MOST_TASKS,
             "part": found_tasks.part,
         }
@@ -297,7 +305,3 @@ def _page(body: bytes, status: int = 200) -> Response:
 
 def _read_task(client: ParsyncClient, id: str) -> tuple[TaskStatus, Explanation]:
     return client.status(id), client.explain(id)
-
-
-def _list_in_state(client: ParsyncClient, state: str) -> FoundTasks:
-    return list_tasks(client, parse_states(state) if state else ANY, MOST_TASKS)

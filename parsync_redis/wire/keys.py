@@ -41,6 +41,7 @@ CLUSTER_KINDS = (
     "bookings",
     "streaks",
     "policy",
+    "shares",
     "events",
 )
 
@@ -84,6 +85,7 @@ TYPES = {
     "times": "hash",
     "bookings": "hash",
     "streaks": "hash",
+    "shares": "hash",
     "events": "stream",
     "pending": "zset",
     "extra": "hash",

@@ -56,15 +56,15 @@ PLANTED_BY_OTHERS = (
 OTHER_KINDS = (
     Mutant(
         "a full limit has room",
-        "lib/kind/ceilings",
+        "lib/kind/room",
         "room = math.min(room, room_in(share.name, share.asked, limit))",
         "room_in(share.name, share.asked, limit)",
     ),
     Mutant(
         "who goes back still counts",
         "lib/kind/accounts",
-        "account.leaving[#account.leaving + 1] = {asked = share.asked, ids = ids}",
-        "account.leaving[1] = not undone and {asked = share.asked, ids = ids} or nil",
+        "leaving[#leaving + 1] = ids",
+        "leaving[#leaving + 1] = undone and {} or ids",
     ),
     Mutant(
         "who is no holder leaves as well",

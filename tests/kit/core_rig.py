@@ -117,7 +117,14 @@ def waiting(
 
 def takes(plan: Plan, shard: int = 0) -> list[tuple[str, int]]:
     """Return the (kind, how many tasks) that a plan takes in a shard; [] if it does not look there."""
-    return plan.shard_looks[shard].take if shard in plan.shard_looks else []
+    rows = plan.shard_looks[shard].take if shard in plan.shard_looks else []
+    return [(kind, count) for kind, count in rows if count]
+
+
+def marks(plan: Plan, shard: int = 0) -> list[str]:
+    """Return the kinds whose full accounts a plan lets a take mark."""
+    rows = plan.shard_looks[shard].take if shard in plan.shard_looks else []
+    return [kind for kind, count in rows if not count]
 
 
 def reasons(plan: Plan, shard: int = 0) -> list[tuple[str, str]]:

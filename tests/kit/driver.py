@@ -83,6 +83,21 @@ class Driver:
                 said.append((message["channel"].decode(), message["data"]))
         return said
 
+    def keep_shard(self, shard: int = 0) -> Callable[[], None]:
+        """Remember a shard of the queue; return what puts this state back, as a failover that loses
+        the writes since then.
+        """
+        client: Any = self.store.client
+        pattern = f"{self.keys.prefix('', shard)}*"
+        kept = {key: client.dump(key) for key in client.scan_iter(pattern, count=1000)}
+
+        def lose_writes() -> None:
+            client.delete(*client.scan_iter(pattern, count=1000))
+            for key, value in kept.items():
+                client.restore(key, 0, value)
+
+        return lose_writes
+
     # -- facts -------------------------------------------------------------------------------------
 
     def record(self, id: str = "a") -> Record:

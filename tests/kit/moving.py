@@ -10,6 +10,19 @@ from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
 from parsync_redis.store.server.slot_map import slot_of
 
 
+def other_primaries(cluster: EmbeddedCluster, server: EmbeddedServer) -> list[EmbeddedServer]:
+    """Return the servers that are primaries now, without one of them."""
+    roles: list[Any] = []
+    for each in cluster.servers:
+        with cluster.client(each) as client:
+            roles.append(client.info("replication")["role"])
+    return [
+        each
+        for each, role in zip(cluster.servers, roles, strict=True)
+        if role == "master" and each is not server
+    ]
+
+
 class Move:
     """A slot that moves key by key: `begin`, `carry`, `end`. key: one of the slot."""
 
@@ -19,10 +32,7 @@ class Move:
         self.cluster = cluster
         self.slot = slot_of(key)
         self.source = cluster.primary_of(key)
-        others = [
-            server for server in cluster.servers[: cluster.primaries] if server is not self.source
-        ]
-        self.target = target or others[0]
+        self.target = target or other_primaries(cluster, self.source)[0]
 
     def begin(self) -> None:
         """Say at both ends that the slot moves."""
@@ -46,7 +56,7 @@ class Move:
         new = self.cluster.id_of(self.target)
         for server in (self.target, self.source):
             self._set(server, "NODE", new)
-        for server in self.cluster.servers[: self.cluster.primaries]:
+        for server in other_primaries(self.cluster, self.target):
             self._set(server, "NODE", new)
 
     def whole(self) -> None:

@@ -10,7 +10,7 @@ processes:
 import fcntl
 import os
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -57,18 +57,24 @@ class Units(NamedTuple):
 
     locked: number of units by limit. last: of these, how many were the last free unit of their
     limit. overruns: a sentence for each unit beyond a limit.
+    at_once: by limit, its units. of_runs: by (task, attempt, process), the units of a run by limit,
+    locked or not.
     """
 
     locked: Counter[str]
     last: Counter[str]
     overruns: list[str]
+    at_once: dict[str, int]
+    of_runs: defaultdict[tuple[str, str, int], Counter[str]]
 
 
 def read_units(folder: Path) -> Units:
     """Return what the runs of a folder noted."""
-    units = Units(Counter(), Counter(), [])
+    units = Units(Counter(), Counter(), [], {}, defaultdict(Counter))
     for line in (folder / NOTES).read_text(encoding="utf-8").splitlines():
         event, name, at_once, number, task, attempt, node, pid, at_s = line.split()
+        units.at_once[name] = int(at_once)
+        units.of_runs[task, attempt, int(pid)][name] += 1
         if event == "overrun":
             units.overruns.append(
                 f"limit {name} of {at_once} is exceeded: task {task} attempt {attempt} on {node}, "

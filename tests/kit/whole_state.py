@@ -20,6 +20,7 @@ from parsync_redis.store.reference.store import Partition, Queue
 State = dict[str, Any]
 _SINCE: Final = re.compile(r"(since|until)=\d+")
 _STARTED: Final = re.compile(r"started=\d+")
+_NOTED: Final = re.compile(r"used=[\d.]+ (.*) at=\d+")
 _TIMES: Final = ("ran", "since", "expires")
 
 
@@ -137,6 +138,7 @@ _READ: Final = {
     "ended": _ended,
     "ended_1": _ended,
     "ended_2": _ended,
+    "shares": lambda line: _NOTED.sub(r"\1", line),
 }
 
 
@@ -187,6 +189,9 @@ def state_of_reference(reference: MemoryStore) -> State:
             **({"epoch": str(cluster.epoch)} if cluster.epoch else {}),
         },
         "}:bookings": cluster.bookings,
+        "}:shares": {
+            tenant: _NOTED.sub(r"\1", noted.text) for tenant, noted in cluster.shares.items()
+        },
         "}:dealt": {
             f"node:{name}": text.DEALT.write(**w._asdict()).rstrip()
             for name, w in cluster.dealt.items()

@@ -86,7 +86,12 @@ def test_a_ceiling_is_read():
         ),
         ({"stripe": "?"}, {}, "damaged", "what limit stripe holds is not known"),
         ({"@acme": "?"}, {"@acme": "slots=5"}, "damaged", "what tenant acme holds is not known"),
-        ({}, {"stripe": None}, "unknown", "no limit 'stripe' is in the policy"),
+        (
+            {},
+            {"stripe": None},
+            "unknown",
+            "no limit 'stripe' is in the policy or declared by a worker",
+        ),
     ],
 )
 def test_the_account_that_keeps_a_kind_is_named(lines, ceilings, cause, why):
@@ -106,7 +111,10 @@ def test_a_reason_that_an_operator_must_end_is_told_before_one_that_passes():
 
 def test_a_misspelled_limit_gets_a_suggestion():
     block = block_of({}, {}, "work slots=1 under=strpe")
-    assert block.why == "no limit 'strpe' is in the policy; did you mean stripe?"
+    assert (
+        block.why
+        == "no limit 'strpe' is in the policy or declared by a worker; did you mean stripe?"
+    )
 
 
 def test_a_rate_says_when_the_next_task_starts():

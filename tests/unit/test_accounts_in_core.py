@@ -8,9 +8,10 @@ from parsync_redis.model.kind import Kind
 from parsync_redis.model.replies import Took
 from parsync_redis.scheduler.core.accounts import AccountsCopy, asks_of
 from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.core.full_accounts import KINDS_AT_ONCE, LOOKS_AT_ONCE, MARKS_AT_ONCE
 from parsync_redis.scheduler.core.queue import QueueCopy
 from parsync_redis.scheduler.core.view import View
-from tests.kit.core_rig import Queue, make, node, reasons, see, takes
+from tests.kit.core_rig import Queue, make, marks, node, reasons, see, takes
 
 STRIPE = "work slots=1 under=stripe"
 
@@ -104,14 +105,70 @@ def test_a_tenant_holds_what_its_lines_of_all_shards_say_and_what_is_reserved() 
 def test_no_more_seats_are_reserved_than_a_limit_has_room_for() -> None:
     core = sees()
     queue = told(Queue(core).add(STRIPE, 20).account("stripe", "n=1 units=1 of units=5"))
-    # one more than there is room for, so that the take marks the limit as full
-    assert takes(core.plan()) == [(STRIPE, 5)]
-    told(queue.account("stripe", "n=5 units=5 of units=5"))
+    plan = core.plan()
+    assert takes(plan) == [(STRIPE, 4)]
+    assert marks(plan) == [STRIPE], "the same call marks the limit, which is full by then"
+    told(queue.account("stripe", "n=5 units=5 full of units=5"))
     assert not takes(core.plan())
     assert core.at_rest, "nothing is searched for a kind under a full limit"
     told(queue.account("stripe", "n=3 units=3 of units=5"))
     assert not core.at_rest
-    assert takes(core.plan()) == [(STRIPE, 3)]
+    assert takes(core.plan()) == [(STRIPE, 2)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "is_marked"),
+    [
+        (STRIPE, "n=5 units=5 of units=5", True),
+        (STRIPE, "n=5 units=5 full of units=5", False),
+        (STRIPE, "n=0 of units=0", True),
+        (STRIPE, "n=0 of -", False),
+        (STRIPE, "damaged of units=5", False),
+        (STRIPE, "n=1 units=1 next=99000 of rate=1/60000 burst=1", False),
+        (STRIPE, "n=1 units=1 next=99000 of units=1 rate=1/60000 burst=1", True),
+        ("work slots=1 under=stripe*2", "n=0 of rate=1/60000 burst=1", False),
+        ("work slots=1 for=acme", "n=2 slots=2 of slots=2", True),
+    ],
+)
+def test_an_account_that_holders_fill_is_marked_once_and_no_rate_is(
+    kind: str, line: str, is_marked: bool
+) -> None:
+    core = sees()
+    account = "@acme" if "for=" in kind else "stripe"
+    queue = told(Queue(core).add(kind, 5).account(account, line))
+    plan = core.plan()
+    assert not takes(plan)
+    assert marks(plan) == [kind] * is_marked
+    told(queue.account(account, line.replace(" of", " full of") if is_marked else line))
+    assert not marks(core.plan())
+    assert core.at_rest
+
+
+def test_a_kind_that_comes_while_its_account_is_exactly_full_lets_a_take_mark_it() -> None:
+    core = sees()
+    queue = told(Queue(core).add(STRIPE, 5).account("stripe", "n=4 units=4 of units=5"))
+    plan = core.plan()
+    assert (takes(plan), marks(plan)) == ([(STRIPE, 1)], [STRIPE])
+    told(queue.account("stripe", "n=5 units=5 full of units=5"))
+    assert not core.plan().shard_looks
+    # another scheduler has filled the account: a task has left it meanwhile
+    told(queue.account("stripe", "n=5 units=5 of units=5"))
+    assert marks(core.plan()) == [STRIPE]
+
+
+def test_many_full_accounts_are_marked_plan_by_plan() -> None:
+    core = sees()
+    queue = Queue(core)
+    limits = [f"l:{number}" for number in range(MARKS_AT_ONCE + 50)]
+    kinds = {f"work slots=1 under={limit}" for limit in limits}
+    for limit in limits:
+        queue.add(f"work slots=1 under={limit}", 2).account(limit, "n=1 units=1 of units=1")
+    told(queue)
+    first = marks(core.plan())
+    assert len(first) == MARKS_AT_ONCE
+    assert not core.at_rest
+    assert {*first, *marks(core.plan())} == kinds
+    assert core.at_rest
 
 
 def test_kinds_under_one_limit_share_its_room_and_the_oldest_goes_first() -> None:
@@ -119,12 +176,12 @@ def test_kinds_under_one_limit_share_its_room_and_the_oldest_goes_first() -> Non
     young, old = "young slots=1 under=stripe", "old slots=2 under=stripe"
     queue = Queue(core).add(young, 5, first=50).add(old, 2, first=10)
     told(queue.account("stripe", "n=0 of units=4"))
-    assert dict(takes(core.plan())) == {old: 2, young: 3}
+    assert dict(takes(core.plan())) == {old: 2, young: 2}
     queue.add("late slots=1 under=stripe", 1, first=90)
     told(queue.account("stripe", "n=4 units=4 of units=4"))
     assert not takes(core.plan())
     told(queue.account("stripe", "n=3 units=3 of units=4"))
-    assert takes(core.plan()) == [(old, 2)]
+    assert takes(core.plan()) == [(old, 1)]
 
 
 def test_a_full_limit_does_not_keep_other_kinds_of_its_group_from_seats() -> None:
@@ -167,7 +224,12 @@ def test_the_next_token_of_a_rate_opens_its_kinds() -> None:
     ("kind", "account", "line", "why"),
     [
         (STRIPE, "stripe", "n=5 units=5 of units=5", "limit stripe: 5 of 5 are held"),
-        (STRIPE, "stripe", "n=0 of -", "no limit 'stripe' is in the policy"),
+        (
+            STRIPE,
+            "stripe",
+            "n=0 of -",
+            "no limit 'stripe' is in the policy or declared by a worker",
+        ),
         (
             STRIPE,
             "stripe",
@@ -249,3 +311,80 @@ def test_a_kind_comes_back_when_the_policy_has_an_entry_for_many_accounts():
     assert not queue.groups
     queue.update(Took("2", 0, changes=[("=customer:*", "n=0 of units=5")]))
     assert [waiting.kind.text for waiting in queue.full.leave()] == [kind]
+
+
+def test_many_kinds_of_a_roomier_account_are_looked_at_call_by_call() -> None:
+    queue = QueueCopy(View(1, 1.0))
+    count = 5 * KINDS_AT_ONCE
+    kinds = [(f"w{number} slots=1 under=a,b", f"1 {number} {number}") for number in range(count)]
+    full_a = ("=a", "n=1 units=1 full of units=1")
+    queue.update(Took("1", 0, changes=[full_a, ("=b", "n=0 of units=1"), *kinds]))
+    full_b = ("=b", "n=1 units=1 full of units=1")
+    queue.update(Took("2", 0, changes=[("=a", "n=0 of units=999"), full_b]))
+    moved = []
+    while queue.full.any_roomier:
+        assert queue.full.leave() == []
+        moved.append(sum(waiting.full == "b" for waiting in queue.kinds[0].values()))
+    assert moved == [*range(KINDS_AT_ONCE, count + 1, KINDS_AT_ONCE)]
+
+
+def test_many_roomier_accounts_have_turns_call_by_call() -> None:
+    queue = QueueCopy(View(1, 1.0))
+    limits = [f"l:{number}" for number in range(2 * LOOKS_AT_ONCE)]
+    kinds = [
+        (f"w slots=1 under={limit}", f"5 {order} {order}") for order, limit in enumerate(limits)
+    ]
+    queue.update(Took("1", 0, changes=[(f"={limit}", "n=0 full of units=0") for limit in limits]))
+    queue.update(Took("2", 0, changes=kinds))
+    queue.update(Took("3", 0, changes=[(f"={limit}", "n=0 of units=9") for limit in limits]))
+    assert len(queue.full.leave()) == LOOKS_AT_ONCE // 2, "each account is looked at twice"
+    count = LOOKS_AT_ONCE // 2
+    while queue.full.any_roomier:
+        count += len(queue.full.leave())
+    assert count == len(limits)
+
+
+class CountingTime(float):
+    """A time that counts how often it is compared."""
+
+    compared = 0
+
+    def __ge__(self, other: float) -> bool:
+        type(self).compared += 1
+        return float(self) >= other
+
+
+def test_only_tokens_that_are_due_are_looked_at() -> None:
+    queue = QueueCopy(View(1, 1.0), 2)
+    rate = "rate=1/1000 burst=1"
+    for shard in range(2):
+        changes = []
+        for number in range(1000):
+            kind = f"w slots=1 under=l:{number}"
+            changes.append((f"=l:{number}", f"n=1 units=1 next={2000 + number} of {rate}"))
+            changes.append((kind, f"1 {number} {number}"))
+        queue.update(Took("1", 1000, changes=changes, shard=shard))
+    assert [queue.full.due_ms(shard) for shard in range(2)] == [2000, 2000]
+    queue.accounts.on_time(0, 2002)
+    queue.full.on_time(0, CountingTime(2002))
+    assert CountingTime.compared < 10, "there are 2,000 tokens"
+    assert [queue.full.due_ms(shard) for shard in range(2)] == [2003, 2000]
+    leaving = {waiting.kind.limits for waiting in queue.full.leave()}
+    assert leaving == {"l:0", "l:1", "l:2"}
+
+
+def test_a_kind_that_leaves_within_a_plan_keeps_no_other_kind_of_its_group_from_seats() -> None:
+    core = sees()
+    queue = Queue(core).account("r", "n=1 units=1 full of units=1")
+    queue.account("b", "n=0 of units=1").account("s", "n=0 of units=1")
+    movers = [f"m{number} slots=1 under=b,r" for number in range(KINDS_AT_ONCE)]
+    for number, kind in enumerate([*movers, "last slots=1 under=r"]):
+        queue.add(kind, 1, first=1 + number)
+    told(queue)
+    core.plan()
+    queue.add("plain slots=1", 1, first=500)
+    queue.add("x slots=1 under=s", 1, first=501).add("y slots=1 under=s", 1, first=502)
+    queue.account("b", "n=1 units=1 full of units=1").account("s", "n=0 of units=1")
+    told(queue.account("r", "n=0 of units=999"))
+    # the movers leave r for b first, so the last kind comes back while the plan is made
+    assert ("last slots=1 under=r", 1) in takes(core.plan())

@@ -8,9 +8,18 @@ import pytest
 
 from parsync_redis.model.booking import Booking, read_booking, read_bookings
 from parsync_redis.model.claim import ClaimOutcome, Verdict
+from parsync_redis.model.kind import Kind
 from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.replies import Judged, Snapshot
-from parsync_redis.placement.backfill import CLOCKS_MS, LEAST_MS, LargeTask, choose, nearest, unused
+from parsync_redis.placement.backfill import (
+    CLOCKS_MS,
+    LEAST_MS,
+    LargeTask,
+    choose,
+    makes_room,
+    nearest,
+    unused,
+)
 from parsync_redis.placement.facts import Holder, NodeFacts
 from parsync_redis.placement.forecast import ExpectedEnd
 from parsync_redis.scheduler.core.core import Core
@@ -155,10 +164,10 @@ def test_a_booking_reads_back_and_bars_others_that_may_run_too_long() -> None:
     booking = Booking("n1", "big slots=4 latency", "a%20b", NOW, NOW - 5)
     assert read_bookings({b"n1": booking.text.encode(), b"n2": b"nonsense"}) == (booking,)
     assert booking.whom == "task a b (big slots=4)"
-    assert not booking.bars("big", "slots=4", None, NOW)
-    assert booking.bars("big", "slots=1", None, NOW), "nobody knows how long it runs"
-    assert not booking.bars("work", "slots=1", 1000, NOW - 1000)
-    assert booking.bars("work", "slots=1", 1001, NOW - 1000)
+    assert not booking.bars(Kind("big", "slots=4"), None, NOW)
+    assert booking.bars(Kind("big", "slots=1"), None, NOW), "nobody knows how long it runs"
+    assert not booking.bars(Kind("work", "slots=1"), 1000, NOW - 1000)
+    assert booking.bars(Kind("work", "slots=1"), 1001, NOW - 1000)
 
 
 # -- the core --------------------------------------------------------------------------------------
@@ -240,6 +249,31 @@ def test_a_barred_kind_is_placed_on_the_node_after_the_booking_ends() -> None:
     assert not core.queue.barred.bookings
 
 
+def test_an_equal_task_of_another_tenant_may_not_go_to_a_booked_node() -> None:
+    booking = Booking("n1", f"{BIG} for=l", "t", NOW)
+    equal = {tenant: Kind("big", "slots=4", "", tenant) for tenant in ("l", "m", "")}
+    barred = BarredNodes([booking])
+    assert {tenant: barred.of(kind) for tenant, kind in equal.items()} == {
+        "l": frozenset(),
+        "m": {"n1"},
+        "": {"n1"},
+    }
+    assert booking.whom == "task t (big slots=4 for l)"
+
+
+def test_a_task_makes_room_that_holds_what_another_asks_for() -> None:
+    needs = parse_needs("slots=4 gpu=2")
+    resources: list[dict[str, int]] = [
+        {"gpu": 2000},
+        {"gpu@0": 1000, "gpu@1": 1000},
+        {"gpu": 1000},
+        {},
+    ]
+    holders = [Holder("n1", "t", held, 4) for held in resources]
+    assert [makes_room(holder, needs) for holder in holders] == [True, True, False, False]
+    assert not makes_room(Holder("n1", "t", {"gpu": 2000}, 3), needs)
+
+
 def test_names_of_one_group_part_while_one_of_them_is_barred() -> None:
     core = two_nodes(free=4)
     queue = Queue(core).add("work slots=1", 1).add("long slots=1", 1, first=2)
@@ -300,10 +334,9 @@ def test_a_booked_node_takes_other_tasks_that_cannot_starve_its_kind(
 ) -> None:
     booking = Booking("n1", kind, "t", NOW)
     every = ["slots=1", "slots=1 gpu=1", "slots=1 gpu=0.5 mem=64", "slots=1 gpu=2", "slots=3 gpu=1"]
-    assert {needs for needs in every if booking.bars("work", needs, None, NOW)} == barred
-    assert not any(booking.bars("work", needs, 10.0, NOW - 10) for needs in every), (
-        "they end before"
-    )
+    kinds = [Kind("work", needs) for needs in every]
+    assert {kind.needs for kind in kinds if booking.bars(kind, None, NOW)} == barred
+    assert not any(booking.bars(kind, 10.0, NOW - 10) for kind in kinds), "they end before"
 
 
 def test_a_booking_of_a_leader_before_this_version_is_read() -> None:

@@ -12,12 +12,11 @@ from parsync_redis.model.account_line import AccountLine
 from parsync_redis.model.account_views import (
     HolderView,
     LimitView,
-    due_share,
     limit_views,
     offered_amounts,
     tenant_views,
 )
-from parsync_redis.model.policy import Policy
+from parsync_redis.model.policy import DueShares, Policy
 from parsync_redis.model.policy_reader import policy_of, read_policy
 from parsync_redis.serve.metrics import TOP_ACCOUNTS, render_metrics
 from parsync_redis.serve.page_values import EMPTY_SURVEY, tenant_values
@@ -75,9 +74,10 @@ def test_a_part_by_weight_is_among_those_that_hold_or_wait():
     assert tenants["research"].due == 3 / 5
     assert tenants["acme"].due == 1 / 5
     assert tenants["research/anna"].due == 3 / 5
-    assert due_share(POLICY, "research", ["acme"]) == 3 / 4
+    assert DueShares(POLICY, ["acme"]).of("research") == 3 / 4
     strict = policy_of({"tenants": {"children": "strict", "a": {}, "b": {}}})
-    assert (due_share(strict, "a", ["b"]), due_share(strict, "b", ["a"])) == (1.0, 0.0)
+    strict_shares = DueShares(strict, ["a", "b"])
+    assert (strict_shares.of("a"), strict_shares.of("b")) == (1.0, 0.0)
 
 
 def test_a_cluster_without_tenants_lists_none():
@@ -141,14 +141,17 @@ def test_the_page_has_a_row_for_each_tenant_and_limit():
     cells = [[cell for cell in row.split("|") if cell] for row in rows]
     assert ["acme", "1", "20%", "20%", "slots=2", "5", "1.0 min"] in cells
     assert ["stripe", "3", "5", "4", "100/m, 5 of 10 used"] in cells
-    assert ["strpe", "0", "0", "1", "not in the policy: no task starts"] in cells
+    assert ["strpe", "0", "0", "1", "not in the policy, nor declared: no task starts"] in cells
 
 
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
         ("[limits.stripe]\nat_once = 0", [("limit stripe is 0: it is paused", True, True)]),
-        ("[limits.mail]\nat_once = 1", [("no limit 'stripe' is in the policy", True, True)]),
+        (
+            "[limits.mail]\nat_once = 1",
+            [("no limit 'stripe' is in the policy or declared by a worker", True, True)],
+        ),
         (
             "[limits.stripe]\nat_once = 1",
             [("limit stripe may hold at most 1 units; one such task asks for 2 units", True, True)],

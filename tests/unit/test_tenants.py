@@ -1,7 +1,7 @@
 """The tree of tenants: whose task is placed next."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -171,11 +171,11 @@ def test_a_tenant_at_its_ceiling_gives_way() -> None:
     core = sees(40)
     queue = wait(core, {"a": 1000, "b": 1000}).account("@a", "n=9 slots=9 of slots=12")
     tell(queue)
-    assert shares(core) == {"a": 4, "b": 36}
+    assert shares(core) == {"a": 3, "b": 37}
     tell(queue.account("@a", "n=12 slots=12 of slots=12"))
     assert shares(core) == {"b": 40}
     tell(queue.account("@a", "n=10 slots=10 of slots=12").account("@b", "n=20 slots=20 of -"))
-    assert shares(core) == {"a": 3, "b": 37}
+    assert shares(core) == {"a": 2, "b": 38}
 
 
 def test_a_policy_that_changes_counts_at_once() -> None:
@@ -215,10 +215,17 @@ def tell_shard(queue: Queue) -> None:
 # -- several amounts: dominant shares ------------------------------------------------------------
 
 
-def allocate(totals: Mapping[str, int], asked: Iterable[Mapping[str, int]]) -> list[int]:
-    """Return how many tasks each tenant gets of a node with these amounts, if all have many."""
+def allocate(
+    totals: Mapping[str, int], asked: Sequence[Mapping[str, int]], weights: Sequence[int] = ()
+) -> list[int]:
+    """Return how many tasks each tenant gets of a node with these amounts, if all have many.
+
+    weights: of the tenants; 1 each by default.
+    """
     amounts = " ".join(f"{name}={amount}" for name, amount in totals.items())
     core = make()
+    entries = [f"[tenants.t{number}]\nweight = {weight}" for number, weight in enumerate(weights)]
+    core.on_policy(read_policy("\n".join(entries)))
     offer = Resources.of(1000, totals)
     # name, state, incarnation, drain, first bit, slots, score, offer
     core.on_nodes(0, [Node("n", "up", 1, False, 0, 1000, 1.0, offer)], 1)
@@ -228,7 +235,7 @@ def allocate(totals: Mapping[str, int], asked: Iterable[Mapping[str, int]]) -> l
         text = "slots=1 " + " ".join(f"{name}={amount}" for name, amount in sorted(needs.items()))
         queue.add(of(f"t{number}", text), 1000, 1 + number)
     tell(queue)
-    counts = shares(core, 500)
+    counts = shares(core, 1000)
     return [counts.get(f"t{number}", 0) for number, _ in enumerate(asked)]
 
 
@@ -238,29 +245,57 @@ def test_dominant_shares_are_equal_as_in_the_paper() -> None:
     assert allocate({"cpu": 9, "mem": 18}, asked) == [3, 2]
 
 
+AMOUNT = 240
+"""What the node has of each amount; tenants take tasks until none fits."""
+TOTALS = {"cpu": AMOUNT, "mem": AMOUNT}
 DEMANDS = st.fixed_dictionaries({"cpu": st.integers(1, 8), "mem": st.integers(1, 8)})
-TOTALS = {"cpu": 120, "mem": 120}
+WEIGHTED = st.lists(st.tuples(DEMANDS, st.integers(1, 5)), min_size=2, max_size=4)
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(DEMANDS, min_size=2, max_size=4), DEMANDS)
+@given(WEIGHTED, DEMANDS)
 def test_a_tenant_gains_nothing_by_asking_for_more(
-    asked: list[dict[str, int]], added: dict[str, int]
+    tenants: list[tuple[dict[str, int], int]], added: dict[str, int]
 ) -> None:
-    honest = allocate(TOTALS, asked)[0]
+    asked = [needs for needs, _ in tenants]
+    weights = [weight for _, weight in tenants]
+    honest = allocate(TOTALS, asked, weights)[0]
     greedy = {name: amount + added[name] - 1 for name, amount in asked[0].items()}
-    assert allocate(TOTALS, [greedy, *asked[1:]])[0] <= honest + 1
+    assert allocate(TOTALS, [greedy, *asked[1:]], weights)[0] <= honest + 1
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(DEMANDS, min_size=2, max_size=4))
+@given(WEIGHTED)
 def test_each_tenant_gets_what_its_part_of_the_nodes_would_give(
-    asked: list[dict[str, int]],
+    tenants: list[tuple[dict[str, int], int]],
 ) -> None:
-    largest = max(max(needs.values()) for needs in asked)
-    for needs, tasks in zip(asked, allocate(TOTALS, asked), strict=True):
-        # all amounts are 120 in all; no share is further off than the largest task is
-        assert tasks * max(needs.values()) >= 120 / len(asked) - largest
+    asked = [needs for needs, _ in tenants]
+    weights = [weight for _, weight in tenants]
+    counts = allocate(TOTALS, asked, weights)
+    largest = [max(needs.values()) for needs in asked]
+    for tasks, most, weight in zip(counts, largest, weights, strict=True):
+        # When a task fits no more, less than its largest amount is left of an amount; and no other
+        # tenant is ahead by more than its last task.
+        due = weight / sum(weights) * (AMOUNT - sum(largest))
+        assert tasks * most >= due
+
+
+@settings(max_examples=40, deadline=None)
+@given(WEIGHTED)
+def test_no_tenant_would_rather_have_what_another_one_got(
+    tenants: list[tuple[dict[str, int], int]],
+) -> None:
+    asked = [needs for needs, _ in tenants]
+    counts = allocate(TOTALS, asked, [weight for _, weight in tenants])
+    for (needs, weight), tasks in zip(tenants, counts, strict=True):
+        for (other_needs, other_weight), other_tasks in zip(tenants, counts, strict=True):
+            part = weight / other_weight
+            in_place = min(other_needs[name] * other_tasks // needs[name] for name in needs)
+            ahead = max(other_needs.values()) / max(needs.values())
+            # small tasks go on where a task of the tenant fits no more
+            late = max((needs[name] - 1) / other_needs[name] for name in needs)
+            late *= max(other_needs[name] / needs[name] for name in needs)
+            assert in_place * part <= tasks + (ahead + late) * part + 1e-9
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -188,7 +188,7 @@ def test_the_parsync_of_the_code_replaces_the_parsync_of_the_loader() -> None:
         "mine",
     )
     assert app.amqp.send_task_message is not sender
-    assert type(app.amqp).parsync_of[2][1:] == ("redis://10.0.0.9:6379/3", "mine")
+    assert type(app.amqp).parsync_of[2][1:] == ("redis://10.0.0.9:6379/3", "mine", None)
     assert pickle.loads(pickle.dumps(type(app.amqp))).parsync_of == type(app.amqp).parsync_of
     flags = [option.opts[0] for option in app.user_options["worker"]]
     assert len(flags) == len(set(flags))

@@ -160,14 +160,21 @@ for _name, _help in EXPERIMENT_HELP.items():
     app.command(_name, help=_help)(_experiment)
 
 
-@app.command("trace")
+TRACE_HELP: Final = {
+    "trace": "Replay a real trace, with its time compressed.",
+    "jobs": "Share the slots between the jobs of a real trace, by age and as tenants.",
+}
+
+
 def _trace(
+    context: typer.Context,
     file: Annotated[
         Path,
         typer.Argument(help="A trace of batch tasks, .csv or .csv.gz; see docs/reproduction.md."),
     ],
     load: Annotated[
-        float | None, _number("--load", "The share of slots and schedulers that is busy; 0.8.")
+        float | None,
+        _number("--load", "The share of slots and schedulers that is busy; 0.8, of jobs 0.95."),
     ] = None,
     schedulers: SimSchedulers = None,
     partitions: SimPartitions = None,
@@ -191,7 +198,6 @@ def _trace(
     no_plots: NoPlots = False,
     as_json: Json = False,
 ) -> None:
-    """Replay a real trace, with its time compressed."""
     choices = {
         "trace": str(file),
         "load": load,
@@ -212,7 +218,11 @@ def _trace(
         "scale": scale,
         "seed": seed,
     }
-    simulate("trace", choices, repeat, jobs, out, not no_plots, as_json)
+    simulate(str(context.info_name), choices, repeat, jobs, out, not no_plots, as_json)
+
+
+for _name, _help in TRACE_HELP.items():
+    app.command(_name, help=_help)(_trace)
 
 
 @app.command("report")
@@ -299,8 +309,12 @@ def progress_bar(title: str) -> "Iterator[Tell]":
 
 
 def _print_claims(outcome: "Outcome") -> None:
-    from ..simulate.experiment import rows_of
+    from ..simulate.experiment import figures_of, rows_of
 
+    columns, figures = figures_of(outcome.result)
+    if figures:
+        print_table([column.upper() for column in columns], figures, "")
+        print()
     rows = rows_of(outcome.result["claims"])
     print_table(
         ("CLAIM", "PAPER", "OURS", "TOLERANCE", "HOLDS"),

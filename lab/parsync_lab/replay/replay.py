@@ -11,7 +11,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -82,14 +82,12 @@ class ReplayParameters:
 class Replay:
     """A replay; `timeline` has the events."""
 
-    def __init__(
-        self, trace: GpuTrace, store: Store | VirtualStore, parameters: ReplayParameters
-    ) -> None:
+    def __init__(self, trace: GpuTrace, store: Store, parameters: ReplayParameters) -> None:
         self.trace = trace
         self.parameters = parameters
         self.timeline = Timeline()
         self._virtual = store if isinstance(store, VirtualStore) else None
-        self._store = cast(Store, store)
+        self._store = store
         dice, *scheduler_seeds = np.random.SeedSequence(parameters.seed).spawn(
             1 + parameters.schedulers
         )

@@ -13,7 +13,6 @@ from parsync_redis import __version__
 from parsync_redis.errors import InvalidInput
 from parsync_redis.inspect.audit import audit
 from parsync_redis.model.amount import THOUSANDTHS
-from parsync_redis.store.store import Store
 
 from ..bench.watch import Say
 from ..simulate.plots import line, new_figure, save
@@ -71,7 +70,7 @@ def replay_gpu(
             "ticks": replay.ticks,
             "models": [asdict(use) for use in use_of_models(trace, timeline)],
             "reasons": [asdict(reason) for reason in count_reasons(replay.cores[0])[:MOST_REASONS]],
-            **({"audit": audit(store)} if isinstance(store, Store) else {}),
+            **({"audit": audit(store)} if live else {}),
         }
     return ReplayOutcome(result, time.monotonic() - begun[0], time.process_time() - begun[1])
 

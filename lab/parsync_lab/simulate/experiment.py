@@ -170,6 +170,29 @@ def as_json(result: Mapping[str, Any]) -> str:
     return json.dumps(result, indent=1, allow_nan=False)
 
 
+WITH_FIGURES: Final = ("fairness", "jobs")
+"""The experiments whose figures people see beside the claims."""
+
+
+def figures_of(result: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the table of the figures of each run: its columns, and its lines.
+
+    Without lines for experiments that are judged by their claims only.
+    """
+    summary = result["summary"] if result["experiment"] in WITH_FIGURES else {}
+    figures = dict.fromkeys(figure for run in summary.values() for figure in run)
+    rows = [(figure, *(_shown(run.get(figure)) for run in summary.values())) for figure in figures]
+    return ("figure", *summary), rows
+
+
+def _shown(value: Mapping[str, float | None] | None) -> str:
+    """Return a mean, with half the width of its 95 % interval if there is one."""
+    if value is None or value["mean"] is None:
+        return ""
+    half = value["ci95"]
+    return f"{value['mean']:.5g}" if half is None else f"{value['mean']:.5g} +-{half:.4g}"
+
+
 def rows_of(claims: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, str, str]]:
     """Return the lines of the table of claims: claim, paper, ours, tolerance, holds."""
     rows = []

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from parsync_redis.errors import InvalidInput
 
-from .experiment import rows_of
+from .experiment import figures_of, rows_of
 from .experiments import EXPERIMENTS
 from .parameters import flag_of
 
@@ -25,6 +25,9 @@ runs used, with all values if they differ; slots and rate are those at scale 1.
 
 AIM: Final = 25_000
 
+OF_TRACE: Final = ("trace", "jobs")
+"""The experiments on a file, which is not part of the project."""
+
 NOTES: Final[Mapping[str, str]] = {
     "strategies": "Quality-first is weighted sampling over the whole view. Delays run from submit to commit, are "
     "grouped by the second of the commit, and include a wait for a tick.",
@@ -35,7 +38,14 @@ NOTES: Final[Mapping[str, str]] = {
     "trace": "Alibaba's batch tasks of 2017: bursts of thousands of equal tasks. The file is not part of the project: "
     "`parsync simulate trace FILE`.",
     "fairness": "No experiment of the paper: the bars are ours. The wait of B counts from second 2 on, the shares from "
-    "second 10 on. A against C: the difference of their shares, as a part of all slots.",
+    "second 10 on. A against C: the difference of their shares, as a part of all slots. L has tasks of 8 slots "
+    "beside a flood S of one-slot tasks with the same weight: half of the slots is due to L. This run takes 2.4 times "
+    "as long, and counts from second 20 on.",
+    "jobs": "No experiment of the paper: the bars are ours, and `paper` is our goal. Alibaba's batch tasks of 2017; the "
+    "file is not part of the project. A tenth of the jobs is drawn, and each job is a tenant. A slowdown is the time "
+    "from the first submission to the last end of a job, over the same time without a wait. "
+    "[decisions/0077](decisions/0077-jobs-of-a-trace-as-tenants.md) says what is drawn, and how the figures depend on "
+    "the load.",
 }
 
 
@@ -116,6 +126,9 @@ def _section(name: str, result: Mapping[str, Any], plot: str) -> str:
         lines += ["", NOTES[name]]
     if plot:
         lines += ["", f"![{result['title']}]({plot})"]
+    columns, figures = figures_of(result)
+    if figures:
+        lines += ["", _table(columns, figures)]
     rows = rows_of(result["claims"])
     if rows:
         lines += ["", _table(("claim", "paper", "ours", "tolerance", "holds"), rows)]
@@ -130,7 +143,7 @@ def _command(name: str, result: Mapping[str, Any]) -> str:
         if option != "trace"
     ]
     repeat = f" --repeat {result['repeat']}" if result["repeat"] > 1 else ""
-    return f"parsync simulate {name}{' FILE' if name == 'trace' else ''}{''.join(options)}{repeat}"
+    return f"parsync simulate {name}{' FILE' if name in OF_TRACE else ''}{''.join(options)}{repeat}"
 
 
 def _used(runs: Mapping[str, Mapping[str, Any]]) -> str:

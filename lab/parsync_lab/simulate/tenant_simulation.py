@@ -1,14 +1,18 @@
 """A simulation of tenants: the schedulers share the nodes among them, in virtual time.
 
 The schedulers' plans go to the store in memory, as in a replay of a trace (replay/replay.py). At
-each tick tasks end, tasks come, and the schedulers carry out plans by turns in random order.
+each step tasks end, tasks come, and the schedulers that hear something carry out plans by turns in
+random order. They hear what scheduler processes hear: ticks, and the store's messages. A step is
+shorter than a tick, so a slot that becomes free is given without a wait for the next tick. Steps
+in which nothing happens are left out.
 """
 
 import heapq
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from math import ceil, inf
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 
@@ -18,17 +22,36 @@ from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.options import Strategy, TaskOptions
 from parsync_redis.model.place import Place
+from parsync_redis.model.policy import Policy, TenantEntry
 from parsync_redis.model.task import Submission
+from parsync_redis.model.times import RunTimes
+from parsync_redis.model.used_share import SharesByTenant, rows_to_note
 from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.leader.backfill import BackfillDuty
+from parsync_redis.scheduler.process.booking_reader import BookingReader
+from parsync_redis.scheduler.process.membership import RENEWALS_PER_LEASE
 from parsync_redis.scheduler.process.plan_runner import PlanRunner
+from parsync_redis.store.cluster import DEFAULT_LEASE_S
 from parsync_redis.store.store import Store
 
 from ..replay.virtual_store import VirtualStore
 from .parameters import SIM_NODE_SLOTS, Parameters
+from .simulation import Progress
 
 TENANT_TASK: Final = "work"
-TURNS_OF_TICK: Final = 200
-"""The most round trips of a tick."""
+TURNS_OF_STEP: Final = 200
+"""The most round trips of a step."""
+PASS_S: Final = DEFAULT_LEASE_S / RENEWALS_PER_LEASE
+"""Seconds between two passes of the leader."""
+
+
+class TenantTask(NamedTuple):
+    """A task of a tenant: when it is submitted, how long it runs, and its number of slots."""
+
+    at_s: float
+    tenant: str
+    runs_s: float
+    slots: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +75,66 @@ class TenantMeasure:
     """The figures of a simulation.
 
     waits_s: by tenant, (when it was submitted, how long it waited) of each placed task.
-    slots_held: for each tick, (time, slots held by tenant).
+    ends_s: by tenant, when the last of its tasks ended.
+    slots_held: for each step that is not left out, (time, slots held by tenant).
     """
 
     waits_s: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
+    ends_s: dict[str, float] = field(default_factory=dict)
     slots_held: list[tuple[float, dict[str, int]]] = field(default_factory=list)
     placements: int = 0
 
-    def shares(self, tenant: str, begin_s: float, slots: int) -> list[float]:
-        """Return the tenant's share of all slots at each tick from `begin_s` on."""
-        return [count.get(tenant, 0) / slots for at_s, count in self.slots_held if at_s >= begin_s]
+    def shares(self, tenant: str, begin_s: float, slots: int, end_s: float = inf) -> list[float]:
+        """Return the tenant's share of all slots at each step from `begin_s` until `end_s`."""
+        return [
+            count.get(tenant, 0) / slots
+            for at_s, count in self.slots_held
+            if begin_s <= at_s < end_s
+        ]
+
+
+def draw_tasks(
+    loads: Sequence[TenantLoad], end_s: float, run_s: float, rng: np.random.Generator
+) -> list[TenantTask]:
+    """Draw the tasks of loads until `end_s`; runs are exponential with the mean `run_s`."""
+    tasks: list[TenantTask] = []
+    for load in loads:
+        times_s = [load.begin_s] * load.flood
+        at_s = load.begin_s
+        while load.rate and (at_s := at_s + rng.exponential(1 / load.rate)) < end_s:
+            times_s.append(at_s)
+        runs_s = rng.exponential(run_s, len(times_s)).tolist()
+        tasks += [
+            TenantTask(time_s, load.tenant, length_s, load.slots)
+            for time_s, length_s in zip(times_s, runs_s, strict=True)
+        ]
+    return tasks
 
 
 class TenantSimulation:
     """Schedulers, nodes and the tasks of some tenants.
 
     named: whether tasks name their tenants; otherwise the age decides.
+    step_s: the shortest time between two events; a tick, if ticks come more often.
+    books: whether the leader books nodes for large tasks.
+    half_life_s: after this time past use counts half; 0: only what is held now counts.
     """
 
     def __init__(
         self,
         parameters: Parameters,
-        loads: Sequence[TenantLoad],
+        tasks: Sequence[TenantTask],
         dice: np.random.SeedSequence,
+        step_s: float,
         named: bool = True,
+        books: bool = True,
+        half_life_s: float = 0.0,
     ) -> None:
         self.parameters = parameters
         self.measure = TenantMeasure()
         self._named = named
-        self._loads = loads
+        self._steps_of_tick = max(1, round(parameters.tick_s / step_s))
+        self._step_s = parameters.tick_s / self._steps_of_tick
         self._memory = VirtualStore("simulated")
         self._store = cast(Store, self._memory)
         rng_seed, *core_seeds = dice.spawn(1 + parameters.schedulers)
@@ -95,116 +149,184 @@ class TenantSimulation:
             )
             for number, seed in enumerate(core_seeds)
         ]
+        self._times = self._memory.times.setdefault(TENANT_TASK, RunTimes())
+        tenants = {"*": TenantEntry(half_life_s=half_life_s)} if half_life_s else {}
+        self._policy = Policy(tenants=tenants)
+        for core in self.cores:
+            core.on_policy(self._policy)
         self._runners = [PlanRunner(self._store, core) for core in self.cores]
+        self._readers = [
+            BookingReader(self._store, core, parameters.gap_s, DEFAULT_LEASE_S)
+            for core in self.cores
+        ]
+        self._leader = BackfillDuty(self._store, DEFAULT_LEASE_S, self._readers[0].large)
+        self._books = books
+        self._led_s = 0.0
+        # the schedulers that have something to do, by number
+        self._busy = set(range(len(self.cores)))
         # a heap of (end, number of the placement, tenant, place)
         self._running: list[tuple[float, int, str, Place]] = []
         self._held: dict[str, int] = defaultdict(int)
-        self._submitted_s: dict[str, float] = {}
-        self._arrivals = self._draw_arrivals()
+        # the tasks that were submitted, by id; those to come, the last first
+        self._submitted: dict[str, TenantTask] = {}
+        self._arrivals = sorted(tasks, key=lambda task: task.at_s, reverse=True)
+        self._waiting = 0
+        self._count = len(tasks)
 
-    def _draw_arrivals(self) -> list[tuple[float, str, TenantLoad]]:
-        """Return all arrivals, the last first."""
-        length_s = self.parameters.length * self.parameters.duration_s
-        arrivals: list[tuple[float, str, TenantLoad]] = []
-        for load in self._loads:
-            times = [load.begin_s] * load.flood
-            at_s = load.begin_s
-            while load.rate and (at_s := at_s + self._rng.exponential(1 / load.rate)) < length_s:
-                times.append(at_s)
-            arrivals += [
-                (time_s, f"{load.tenant}-{number}", load) for number, time_s in enumerate(times)
-            ]
-        return sorted(arrivals, key=lambda arrival: arrival[:2], reverse=True)
-
-    def run(self, progress: Any, run_s: float) -> TenantMeasure:
-        """Play all ticks; runs are exponential with the mean `run_s`."""
+    def run(self, progress: Progress, end_s: float = inf) -> TenantMeasure:
+        """Play all steps until `end_s`, or until all tasks have ended."""
         self._register()
         members = self.parameters.schedulers
         for ordinal, core in enumerate(self.cores):
             core.on_members(ordinal, members)
-        ticks = round(self.parameters.length * self.parameters.duration_s / self.parameters.tick_s)
-        for number in range(1, ticks + 1):
-            self._tick(number, run_s)
-            progress(number / ticks)
+        steps = round(min(end_s / self._step_s, 1e15))
+        number = 0
+        quiet = 0  # steps since anything happened
+        while number < steps and (self._arrivals or self._waiting or self._running):
+            number += 1
+            if quiet > self._steps_of_tick * members:
+                number = max(number, min(steps, self._next_step()))
+            quiet = 0 if self._step(number) else quiet + 1
+            progress(number / steps if end_s < inf else self.measure.placements / self._count)
         return self.measure
 
-    def _tick(self, number: int, run_s: float) -> None:
-        now_s = number * self.parameters.tick_s
-        self._memory.now_ms = round(now_s * 1000)
-        self._end_until(now_s)
-        self._submit_until(now_s)
-        for core in self.cores:
-            core.on_tick(number)
-            core.on_wake(0)
-        for _ in range(TURNS_OF_TICK):
-            order = self._rng.permutation(len(self.cores)).tolist()
-            busy = [self._turn(index, now_s, run_s) for index in order]
-            if not any(busy):
-                break
-        self.measure.slots_held.append((now_s, dict(self._held)))
+    def _next_step(self) -> int:
+        """Return the number of the step at which a task comes or ends next."""
+        events_s = [task.at_s for task in self._arrivals[-1:]]
+        events_s += [end_s for end_s, *_ in self._running[:1]]
+        return ceil(min(events_s, default=0.0) / self._step_s)
 
-    def _turn(self, index: int, now_s: float, run_s: float) -> bool:
-        """Carry out one plan of a scheduler; return whether there was something to do."""
+    def _step(self, number: int) -> bool:
+        """Play a step; return whether a task came, started or ended."""
+        now_s = number * self._step_s
+        self._memory.now_ms = round(now_s * 1000)
+        placements = self.measure.placements
+        happened = self._end_until(now_s) + self._submit_until(now_s)
+        tick, steps_since_tick = divmod(number, self._steps_of_tick)
+        if steps_since_tick == 0:
+            self._lead(tick, now_s)
+            for core in self.cores:
+                core.on_tick(tick)
+            self._busy.update(range(len(self.cores)))
+        self._hear()
+        for _ in range(TURNS_OF_STEP):
+            if not self._busy:
+                break
+            for index in self._rng.permutation(sorted(self._busy)).tolist():
+                self._turn(index, now_s)
+        if happened or self.measure.placements > placements or steps_since_tick == 0:
+            self.measure.slots_held.append((now_s, dict(self._held)))
+        return bool(happened or self.measure.placements > placements)
+
+    def _lead(self, tick: int, now_s: float) -> None:
+        """Do the leader's pass if it is due; once a gap each scheduler looks at the bookings."""
+        if now_s >= self._led_s + PASS_S:
+            self._led_s = now_s
+            if self._books:
+                self._leader.work(now_s)
+            if self._policy.longest_half_life_s:
+                self._note_shares()
+        reader = self._readers[tick % len(self._readers)]
+        reader.heard = self._leader.booked
+        reader.work(now_s)
+
+    def _note_shares(self) -> None:
+        """Note what tenants hold, as a leader does, and let all schedulers read it."""
+        slots = self.parameters.scaled_slots
+        shares = {tenant: count / slots for tenant, count in self._held.items() if count}
+        noted = SharesByTenant(self._memory.cluster.shares)
+        rows = [*rows_to_note(shares, noted, self._memory.now_ms, self._policy)]
+        if rows:
+            self._store.run(self._store.commands.note_shares(rows))
+        used_shares = noted.at(self._memory.now_ms, self._policy)
+        for core in self.cores:
+            core.queue.set_used_shares(used_shares)
+
+    def _hear(self) -> None:
+        """Give the schedulers the messages that the store has published for them."""
+        for channel, text in self._memory.published:
+            index = int(channel.rpartition(":s")[2])
+            word, *numbers = text.split()
+            if word == "freed":
+                self.cores[index].on_freed(int(numbers[0]))
+            else:
+                self.cores[index].on_wake(0)
+            self._busy.add(index)
+        self._memory.published.clear()
+
+    def _turn(self, index: int, now_s: float) -> None:
+        """Carry out one plan of a scheduler."""
         core = self.cores[index]
         runner = self._runners[index]
         runner.wake_if_due(now_s)
         plan = core.plan(confirm=False)
-        if plan:
-            runner.carry_out(plan, lambda: now_s)
-            self._start(core, now_s, run_s)
-        return bool(plan)
+        if not plan:
+            self._busy.discard(index)
+            return
+        runner.carry_out(plan, lambda: now_s)
+        self._start(core, now_s)
+        self._hear()
 
     def _register(self) -> None:
         commands = self._store.commands
+        partitions = self.parameters.partitions
+        self._store.run(commands.configure({"partitions": partitions, "shards": 1}))
         tasks = KnownTasks.of({TENANT_TASK: None})
         offer = offer_with(Resources.of(SIM_NODE_SLOTS), tasks)
         for number in range(self.parameters.scaled_slots // SIM_NODE_SLOTS):
             name = f"n{number}"
             self._store.run(commands.offer(name, offer.text, tasks))
-            partition = number % self.parameters.partitions
-            self._store.run(commands.register_node(partition, name, 0, 1.0, offer.text))
+            self._store.run(commands.register_node(number % partitions, name, 0, 1.0, offer.text))
 
-    def _submit_until(self, now_s: float) -> None:
-        """Submit the tasks that have come by now."""
-        tasks: list[Submission] = []
-        while self._arrivals and self._arrivals[-1][0] <= now_s:
-            at_s, task, load = self._arrivals.pop()
-            needs = Resources.of(load.slots)
-            tenant = load.tenant if self._named else ""
-            options = TaskOptions(needs, wait_for_capacity=True, tenant=tenant)
-            tasks.append(Submission(task, TENANT_TASK, b"{}", options))
-            self._submitted_s[task] = at_s
-        for start in range(0, len(tasks), MAX_BATCH):
-            batch = tasks[start : start + MAX_BATCH]
+    def _submit_until(self, now_s: float) -> int:
+        """Submit the tasks that have come by now; return how many."""
+        submissions: list[Submission] = []
+        while self._arrivals and self._arrivals[-1].at_s <= now_s:
+            task = self._arrivals.pop()
+            id = f"t{len(self._submitted)}"
+            tenant = task.tenant if self._named else ""
+            options = TaskOptions(Resources.of(task.slots), wait_for_capacity=True, tenant=tenant)
+            submissions.append(Submission(id, TENANT_TASK, b"{}", options))
+            self._submitted[id] = task
+        for start in range(0, len(submissions), MAX_BATCH):
+            batch = submissions[start : start + MAX_BATCH]
             words = self._store.run(self._store.commands.submit(batch))
             if set(words) != {"submitted"}:
                 raise BrokenContract(f"a task was not submitted: {', '.join(sorted(set(words)))}")
+        self._waiting += len(submissions)
+        return len(submissions)
 
-    def _start(self, core: Core, now_s: float, run_s: float) -> None:
+    def _start(self, core: Core, now_s: float) -> None:
         """Start the tasks of won claims, as their nodes' workers do."""
         places = [*core.won.unconfirmed]
         if not places:
             return
         self._store.run(self._store.commands.start(places))
+        measure = self.measure
         for place in places:
             self._store.pipe_each([("delete", self._store.keys.inbox(place.partition, place.node))])
-            tenant = place.task.partition("-")[0]
-            at_s = self._submitted_s[place.task]
-            self.measure.waits_s[tenant].append((at_s, now_s - at_s))
-            self.measure.placements += 1
-            self._held[tenant] += len(place.slots)
-            end_s = now_s + float(self._rng.exponential(run_s))
-            heapq.heappush(self._running, (end_s, self.measure.placements, tenant, place))
+            task = self._submitted[place.task]
+            measure.waits_s[task.tenant].append((task.at_s, now_s - task.at_s))
+            measure.placements += 1
+            self._held[task.tenant] += len(place.slots)
+            end_s = now_s + task.runs_s
+            measure.ends_s[task.tenant] = max(end_s, measure.ends_s.get(task.tenant, 0.0))
+            heapq.heappush(self._running, (end_s, measure.placements, task.tenant, place))
+        self._waiting -= len(places)
         core.won.confirmed(len(places))
 
-    def _end_until(self, now_s: float) -> None:
-        """End the tasks whose time is over."""
+    def _end_until(self, now_s: float) -> int:
+        """End the tasks whose time is over; return how many."""
         ended: defaultdict[int, list[Place]] = defaultdict(list)
         while self._running and self._running[0][0] <= now_s:
             _, _, tenant, place = heapq.heappop(self._running)
             self._held[tenant] -= len(place.slots)
+            self._times.add(1000 * now_s - place.since_ms)
+            if not self._held[tenant]:
+                del self._held[tenant]
             ended[place.partition].append(place)
         for partition, places in ended.items():
             finish = self._store.commands.finish([(place, "succeeded", "") for place in places])
             self._store.run(finish)
             self._store.run(self._store.commands.release(partition, places))
+        return sum(map(len, ended.values()))

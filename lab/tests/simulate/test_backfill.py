@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from parsync_lab.simulate.experiments.fairness import LARGE_DUE, play_large
 from parsync_lab.simulate.parameters import Parameters, SchedulerGroup, SimStrategy
 from parsync_lab.simulate.simulation import Simulation
 from parsync_lab.simulate.workload import Arrival, Listed
@@ -180,3 +181,12 @@ def test_many_large_tasks_of_one_kind_do_not_wait_for_each_other(count: int, nod
 
 def test_without_bookings_it_starves() -> None:
     assert min(play(8, "equal", books=False)) > 5
+
+
+def test_a_tenant_of_large_tasks_gets_its_share_beside_a_flood_of_small_ones() -> None:
+    """Its tasks ask for 8 of 10 slots; both tenants have the same weight."""
+    parameters = Parameters(schedulers=2, partitions=8, slots=120, scale=1.0, duration_s=20.0)
+    summary = play_large(parameters, np.random.SeedSequence(1), lambda _: None).summary
+    print(f"share {summary['share_l']:.3f} of a due .50, {summary['used']:.3f} of all slots used")
+    assert summary["share_l"] >= 0.9 * LARGE_DUE
+    assert summary["used"] >= 0.95

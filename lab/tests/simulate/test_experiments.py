@@ -11,10 +11,17 @@ import pytest
 
 from parsync_lab.simulate import experiment, simulation
 from parsync_lab.simulate.cluster import SimCluster
-from parsync_lab.simulate.experiment import Outcome, as_json, draw, run_experiment, write_result
+from parsync_lab.simulate.experiment import (
+    Outcome,
+    as_json,
+    draw,
+    figures_of,
+    run_experiment,
+    write_result,
+)
 from parsync_lab.simulate.experiments import EXPERIMENTS, conflicts, extra_slots, omega, omega_cell
 from parsync_lab.simulate.parameters import SimStrategy, Sync
-from parsync_lab.simulate.report import write_report
+from parsync_lab.simulate.report import OF_TRACE, write_report
 from parsync_lab.simulate.runs import RunFigures
 
 SMALL = {
@@ -25,7 +32,8 @@ SMALL = {
     "extra-slots": {"scale": 0.04, "schedulers": 4},
     "omega": {"length": 0.05},
     "trace": {"scale": 0.01, "length": 0.05, "schedulers": 5},
-    "fairness": {"slots": 320, "length": 0.44, "schedulers": 2},
+    "fairness": {"slots": 160, "partitions": 8, "length": 0.44, "schedulers": 2},
+    "jobs": {"slots": 80, "scale": 0.5, "schedulers": 2, "partitions": 4},
 }
 PLACED = {
     "utilisation",
@@ -76,8 +84,12 @@ HOLDS = {
     "omega": ({"length": 0.1}, {"rising", "falling"}),
     "trace": ({"scale": 0.01, "length": 0.1, "schedulers": 5}, {"trace.conflicts", "trace.delay"}),
     "fairness": (
-        {"slots": 320, "length": 0.44, "schedulers": 2},
-        {"age.age N=2", "p99.fair N=2"},
+        {"slots": 160, "partitions": 8, "length": 0.44, "schedulers": 2},
+        {"age.age N=2", "mean.fair N=2", "p99.fair N=2", "ahead.history N=2"},
+    ),
+    "jobs": (
+        {"slots": 80, "scale": 0.5, "schedulers": 2, "partitions": 4, "load": 1.2},
+        {"jobs.slowdown", "jobs.makespan"},
     ),
 }
 """Parameters of runs that are small, and the claims that hold even there."""
@@ -112,7 +124,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(name: str, trace: Path, **more: object) -> Outcome:
-    given = {**SMALL[name], **({"trace": str(trace)} if name == "trace" else {}), **more}
+    given = {**SMALL[name], **({"trace": str(trace)} if name in OF_TRACE else {}), **more}
     return run_experiment(name, given, jobs=1)
 
 
@@ -141,6 +153,18 @@ def test_the_same_seed_gives_the_same_result_and_another_seed_another(
         assert {"id", "claim", "paper", "ours", "tolerance", "holds"} <= claim.keys()
     if name != "staleness":  # which has the same rounds whatever the seed
         assert as_json(run(name, trace, seed=2).result) != first
+
+
+def test_figures_are_shown_with_their_intervals(trace: Path) -> None:
+    result = seen("jobs", trace).result
+    instances = result["summary"]["age"]["instances"]["mean"]
+    fair = {"instances": {"mean": 7, "ci95": None}, "small_mean": {"mean": 12.5, "ci95": 0.25}}
+    columns, rows = figures_of({**result, "summary": {**result["summary"], "fair": fair}})
+    assert columns == ("figure", "age", "fair")
+    assert ("instances", f"{instances:g}", "7") in rows
+    assert [fair for name, _, fair in rows if name == "small_mean"] == ["12.5 +-0.25"]
+    assert [fair for name, _, fair in rows if name == "used"] == [""]
+    assert figures_of(seen("conflicts", trace).result)[1] == []
 
 
 @pytest.mark.parametrize("name", ["strategies", "statesync", "trace"])
@@ -324,7 +348,7 @@ def test_the_claims_that_need_no_large_cluster_hold_in_small(
     monkeypatch.setattr(extra_slots, "SWEEPS", SWEEPS)
     monkeypatch.setattr(extra_slots, "EXTRA_SLOTS_ROUNDS", 2)
     found = run_experiment(
-        name, {**given, **({"trace": str(trace)} if name == "trace" else {})}, jobs=1
+        name, {**given, **({"trace": str(trace)} if name in OF_TRACE else {})}, jobs=1
     ).checks
     assert {check.id: check.ours for check in found if check.id in claims and not check.holds} == {}
     assert claims <= {check.id for check in found}

@@ -107,6 +107,21 @@ def test_a_trace_that_cannot_be_replayed_is_refused(text: str, said: str, tmp_pa
     assert said in refused("simulate", "trace", str(tmp_path / "trace.csv"))
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "task_create_time,task_end_time,number_of_instances\n1,2,3\n",
+            "has no column job_id; it has task_create_time, task_end_time, number_of_instances",
+        ),
+        (HEAD + "1,90,1,1,50,Terminated\n2,9,1,1,50,Terminated\n", "take fewer --slots"),
+    ],
+)
+def test_a_trace_without_enough_jobs_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text(text)
+    assert said in refused("simulate", "jobs", str(tmp_path / "trace.csv"), "--scale", "1")
+
+
 @pytest.mark.parametrize("content", [b"\x1f\x8b garbage", b"plain text", b"\x1f\x8b\x08\x00"])
 def test_a_damaged_or_missing_file_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "trace.csv.gz"

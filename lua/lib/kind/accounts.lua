@@ -4,7 +4,8 @@
 --   n=3 slots=12 gpu=3                         a tenant
 --   n=3 units=4 next=1732161994123.250 full    a limit
 -- next: until when (ms) its rate is used up, see lib/kind/ceilings.lua
--- full: a take has refused tasks because of the account: when holders leave, a scheduler is woken.
+-- full: a take has refused tasks because of the account, or was asked for no task and has found no
+--   room for one: when holders leave, a scheduler is woken.
 --   A line without holders is there only if no task has room: set_policy tells schedulers of it
 -- The zset `holders:ACCOUNT` has the ids of the tasks, by the time (ms) since which each counts.
 -- A damaged line stays as it is, and its account has room for nothing, until `recount` writes the
@@ -12,115 +13,51 @@
 -- (lib/kind/changing.lua) writes what it has changed.
 --- @include call/batch
 --- @include call/clock
+--- @include kind/account_line
+--- @include kind/shares
 --- @include kind/waiting
---- @include task/line
 local ACCOUNTS = {} -- name -> account, a table with the fields below
+local CHANGED_ACCOUNTS = {} -- the accounts that this call changes
 local ARE_READABLE = true -- false if `accounts` is a key of another type
-local NOT_COUNTED = {next = true, units = true, shards = true, rate = true, burst = true}
-local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds}, ...}
 
 -- The fields of an account:
---   is_read, is_touched, is_listed: whether this call has read the line, changes the account, and
---     has put the account into TOUCHED
+--   is_read, is_touched, is_told: whether this call has read the line, changes the account, and has
+--     told of it
 --   count, held: the number of holders, and {name of an amount -> number}; nil for a damaged line
 --   next, full: the marks; nil or false without one
 --   is_shut: whether a take found room for no task
---   entering: {ms, id, ...} of the tasks that enter
---   leaving: {{asked = what one task holds, ids = {...}}, ...} of the tasks that leave
+--   entering: {{ms, id, ...}, ...} of the tasks that enter; nil for none
+--   leaving: {what one task holds, {id, ...}, ...} of the tasks that leave; nil for none
 --   returned: how many units were not used, because their takes are undone
-
--- amounts_asked: return {name -> number} of the amounts in needs. The words of `apart` are no
--- amounts of a tenant, nor are words that mean something else in a line or a ceiling.
-local function amounts_asked(needs)
-  local asked = {}
-  for name, amount in string.gmatch(needs, '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
-    if string.sub(name, 1, 6) ~= 'apart_' and not NOT_COUNTED[name] then
-      asked[name] = tonumber(amount)
-    end
-  end
-  return asked
-end
-
--- shares_of: return which accounts a task of a kind counts to, tenants from the root down, and what
--- the task holds of each.
-local function shares_of(kind)
-  local shares = SHARES[kind]
-  if shares then
-    return shares
-  end
-  shares = {}
-  local needs, tenant, limits = split_accounts(kind)
-  local asked = tenant and amounts_asked(needs)
-  local path
-  for word in string.gmatch(tenant or '', '[^/]+') do
-    path = path and path .. '/' .. word or '@' .. word
-    shares[#shares + 1] = {name = path, asked = asked}
-  end
-  for name, units in string.gmatch(limits or '', '([^,*]+)%*?(%d*)') do
-    shares[#shares + 1] = {name = name, asked = {units = tonumber(units) or 1}}
-  end
-  SHARES[kind] = shares
-  return shares
-end
+--   text: the line without the mark `full`, once it is written
 
 -- account_of: return the account of a name, which this call may not have read.
 local function account_of(name)
   local account = ACCOUNTS[name]
   if not account then
-    account = {entering = {}, leaving = {}, returned = 0}
+    account = { -- room for sixteen fields: to add one to a full table takes longer
+      is_read = false,
+      is_touched = false,
+      is_told = false,
+      count = 0,
+      held = false,
+      full = false,
+      returned = 0,
+      text = false,
+      ceiling_text = false,
+    }
     ACCOUNTS[name] = account
   end
   return account
-end
-
--- parse_account: put the line of an account into its fields; false stands for no line.
-local function parse_account(account, line)
-  account.is_read = true
-  account.held = {}
-  local count, words = string.match(line or 'n=0', '^n=(%d+)(.*)$')
-  if not count or #count > 15 or #words > 4000 then
-    return
-  end
-  account.count = tonumber(count)
-  for name, amount in string.gmatch(words, ' (%l[%l%d_.]*)=(%d+%.?%d*)') do
-    account.held[name] = tonumber(amount)
-  end
-  account.next = account.held.next
-  account.held.next = nil
-  account.full = string.sub(words, -5) == ' full'
-  account.is_shut = account.full and account.count == 0
-end
-
--- number_text: return an amount as text, with three decimals at most.
-local function number_text(amount)
-  return string.format(amount % 1 == 0 and '%d' or '%.16g', amount)
-end
-
--- account_text: return the line of an account without the mark `full`.
-local function account_text(account)
-  local names = {}
-  for name in pairs(account.held) do
-    if name ~= 'slots' and name ~= 'units' then
-      names[#names + 1] = name
-    end
-  end
-  table.sort(names)
-  local words = {string.format('n=%d', account.count)}
-  for _, name in ipairs({'slots', 'units', unpack(names)}) do
-    local amount = account.held[name] or 0
-    words[#words + 1] = amount > 0 and name .. '=' .. number_text(amount) or nil
-  end
-  words[#words + 1] = account.next and string.format('next=%.3f', account.next) or nil
-  return table.concat(words, ' ')
 end
 
 -- read_accounts: read the lines of these accounts, as far as this call has not read them. In a key
 -- of another type every line is damaged.
 local function read_accounts(names)
   local unread = {}
-  for _, name in ipairs(names) do
-    if not account_of(name).is_read then
-      unread[#unread + 1] = name
+  for i = 1, #names do
+    if not account_of(names[i]).is_read then
+      unread[#unread + 1] = names[i]
     end
   end
   for from = 1, #unread, 1000 do
@@ -128,7 +65,7 @@ local function read_accounts(names)
     local lines = redis.pcall('HMGET', KEY.accounts, unpack(unread, from, to))
     ARE_READABLE = ARE_READABLE and not lines.err
     for i = from, to do
-      parse_account(account_of(unread[i]), lines.err and '' or lines[i - from + 1])
+      parse_account(unread[i], ACCOUNTS[unread[i]], lines.err and '' or lines[i - from + 1])
     end
   end
 end
@@ -136,16 +73,24 @@ end
 -- touch_account: let write_changes write an account; return the account.
 local function touch_account(name)
   local account = account_of(name)
-  account.is_touched = true
+  if not account.is_touched then
+    account.is_touched = true
+    CHANGED_ACCOUNTS[#CHANGED_ACCOUNTS + 1] = name
+  end
   return account
 end
 
 -- leave_accounts: take tasks of a kind out of their accounts. ids: a list; undone: whether their
 -- takes are undone, so that a rate gets their units back.
 local function leave_accounts(kind, ids, undone)
-  for _, share in ipairs(shares_of(kind)) do
+  local shares = shares_of(kind)
+  for i = 1, #shares do
+    local share = shares[i]
     local account = touch_account(share.name)
-    account.leaving[#account.leaving + 1] = {asked = share.asked, ids = ids}
+    local leaving = account.leaving or {}
+    account.leaving = leaving
+    leaving[#leaving + 1] = share.asked
+    leaving[#leaving + 1] = ids
     if undone then
       account.returned = account.returned + #ids * (share.asked.units or 0)
     end

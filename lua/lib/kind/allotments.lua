@@ -7,29 +7,6 @@
 -- with 3 of 10 may start 3/10 of the units. The field '#seal' changes with each allot.
 --- @include kind/accounts
 
--- parse_ceiling: put a ceiling, or false for none, into the fields of an account. A text that is
--- too long is none.
-local function parse_ceiling(account, text)
-  text = text and #text <= 4096 and text
-  account.ceiling_text = text or '-'
-  account.allowed = text and {}
-  for word, amount in string.gmatch(text or '', '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
-    account.allowed[word] = tonumber(amount)
-  end
-  local number, period = string.match(text or '', 'rate=(%d+)/(%d+)')
-  if number then
-    account.interval = tonumber(period) / tonumber(number)
-    account.least_interval = account.interval
-    account.burst = account.allowed.burst or 1
-    account.allowed.rate = nil
-    account.allowed.burst = nil
-  end
-  if account.allowed and account.allowed.shards then
-    account.is_divided = true
-    account.allowed.shards = nil
-  end
-end
-
 -- allot_rate: give this shard `part` of the burst of a rate, and as much of the rate. Return the
 -- words of the ceiling that are about the rate, by name.
 local function allot_rate(account, part)
@@ -64,14 +41,13 @@ local function apply_allotment(account, text)
 end
 
 -- read_allotments: read the allotments of those of these accounts whose ceilings are divided.
--- names: {account, any, ...}.
 local function read_allotments(names)
   local divided = {}
   local fields = {}
-  for i = 1, #names, 2 do
-    if account_of(names[i]).is_divided then
-      divided[#divided + 1] = names[i]
-      fields[#fields + 1] = '=' .. names[i]
+  for _, name in ipairs(names) do
+    if account_of(name).is_divided then
+      divided[#divided + 1] = name
+      fields[#fields + 1] = '=' .. name
     end
   end
   for from = 1, #fields, 1000 do
@@ -83,12 +59,12 @@ local function read_allotments(names)
   end
 end
 
--- account_line: return 'HELD of CEILING' of an account that this call has read. In one of several
--- shards HELD may end with ' full': then the leader knows that tasks wait here.
+-- account_line: return 'HELD of CEILING' of an account that this call has read. HELD may end with
+-- ' full': then a scheduler knows that it is woken when the account has room.
 local function account_line(name)
   local account = ACCOUNTS[name]
-  local held_text = account.count and account_text(account) or 'damaged'
-  local mark = account.is_divided and account.count and account.full and ' full' or ''
+  local held_text = account.count and (account.text or account_text(account)) or 'damaged'
+  local mark = account.count and account.full and ' full' or ''
   return held_text .. mark .. ' of ' .. account.ceiling_text
 end
 

@@ -3,11 +3,59 @@
 --   slots=200 gpu=4                     the tenant @research
 --   units=5 rate=100/60000 burst=10     the limit customer:*
 -- A limit without an entry has room for nothing; a tenant without one has no ceiling.
--- A rate is judged by the generic cell rate algorithm (ITU-T I.371): each unit takes an interval of
--- PERIOD / NUMBER ms, `next` is the end of the intervals taken, and `burst` intervals may lie ahead
--- of the clock.
+-- A rate is judged by lib/kind/room.lua.
 --- @include kind/accounts
 --- @include kind/allotments
+local HAS_DIVIDED = false -- whether a ceiling that this call has read is divided among shards
+
+-- words_of: return {name -> number} of the words of a ceiling, the period of its rate, and among
+-- how many shards it is divided; nil for a text that is no ceiling: without its words it would let
+-- all tasks in.
+local function words_of(text)
+  local words = {}
+  local rate_period
+  for word in string.gmatch(#text <= 4096 and text or '', '[^ ]+') do
+    local name, text_of_amount, divisor = string.match(word, '^(%l[%l%d_.]*)=(%d[%d.]*)(.*)$')
+    local amount = tonumber(text_of_amount)
+    local period = name == 'rate' and tonumber(string.match(divisor, '^/(%d+)$'))
+    if not amount or name == 'rate' and not period or name ~= 'rate' and divisor ~= '' then
+      return
+    end
+    words[name] = amount
+    rate_period = period or rate_period
+  end
+  local shards = words.shards
+  words.shards = nil
+  words.declared = nil
+  if next(words) and words.rate ~= 0 and rate_period ~= 0 then
+    return words, rate_period, shards
+  end
+end
+
+-- parse_ceiling: put a ceiling, or false for none, into the fields of an account.
+local function parse_ceiling(account, text)
+  local name, most = string.match(text or '', '^(%l+)=(%d+)$')
+  if (name == 'units' or name == 'slots') and #most < 16 then
+    account.ceiling_text = text
+    account.allowed = {[name] = tonumber(most)}
+    return
+  end
+  local words, period, shards = words_of(text or '')
+  account.is_unread = text and not words
+  account.ceiling_text = words and text or '-'
+  account.allowed = text and words
+  if period then
+    account.interval = period / words.rate
+    account.least_interval = account.interval
+    account.burst = account.allowed.burst or 1
+    account.allowed.rate = nil
+    account.allowed.burst = nil
+  end
+  if shards then
+    account.is_divided = true
+    HAS_DIVIDED = true
+  end
+end
 
 -- pattern_of: return the entry that counts for an account without an entry of its own. An account
 -- without such an entry gets its own name.
@@ -20,138 +68,79 @@ local function pattern_of(name)
   return head and head .. '*' or name
 end
 
+-- read_policy: return the texts of these fields of `policy`; nil for a key of another type.
+local function read_policy(fields)
+  local texts = {}
+  for from = 1, #fields, 1000 do
+    local to = math.min(from + 999, #fields)
+    local chunk = redis.pcall('HMGET', KEY.policy, unpack(fields, from, to))
+    if chunk.err then
+      return nil
+    end
+    if to == #fields and from == 1 then
+      return chunk
+    end
+    for i, text in ipairs(chunk) do
+      texts[from + i - 1] = text
+    end
+  end
+  return texts
+end
+
+-- list_fields: return the names whose ceilings this call has not read, the fields of `policy` that
+-- may have these ceilings, each once, and for each name the place of its pattern in the fields.
+local function list_fields(names)
+  local unread = {}
+  local fields = {}
+  for i = 1, #names do
+    local name = names[i]
+    local account = ACCOUNTS[name]
+    if not account.ceiling_text then
+      account.ceiling_text = '-'
+      unread[#unread + 1] = name
+      fields[#fields + 1] = name
+    end
+  end
+  local places = {}
+  local pattern_places = {}
+  for i = 1, #unread do
+    local name = unread[i]
+    local pattern = pattern_of(name)
+    local place = pattern == name and i or pattern_places[pattern] or #fields + 1
+    fields[place] = fields[place] or pattern
+    pattern_places[pattern] = place
+    places[i] = place
+  end
+  return unread, fields, places
+end
+
 -- read_ceilings: read the accounts of these names, their ceilings and their allotments. In a key
 -- of another type every account is damaged.
 local function read_ceilings(names)
   read_accounts(names)
-  local fields = {}
-  for _, name in ipairs(names) do
-    if not account_of(name).ceiling_text and not fields[name] then
-      fields[#fields + 1] = name
-      fields[#fields + 1] = pattern_of(name)
-      fields[name] = true
+  local unread, fields, places = list_fields(names)
+  local texts = read_policy(fields)
+  for i = 1, #unread do
+    local account = ACCOUNTS[unread[i]]
+    parse_ceiling(account, texts and (texts[i] or texts[places[i]]))
+    account.is_unread = account.is_unread or not texts
+    if account.is_unread then
+      account.count = nil
     end
   end
-  for from = 1, #fields, 1000 do
-    local to = math.min(from + 999, #fields)
-    local texts = redis.pcall('HMGET', KEY.policy, unpack(fields, from, to))
-    for i = from, to, 2 do
-      local account = account_of(fields[i])
-      parse_ceiling(account, not texts.err and (texts[i - from + 1] or texts[i - from + 2]))
-      account.is_unread = texts.err ~= nil
-      account.count = not texts.err and account.count or nil
-    end
+  if HAS_DIVIDED then
+    read_allotments(unread)
   end
-  read_allotments(fields)
 end
 
 -- read_accounts_of: read the accounts to which tasks of these kinds count, and their ceilings.
 local function read_accounts_of(kinds_asked)
   local names = {}
-  for _, kind in ipairs(kinds_asked) do
-    for _, share in ipairs(shares_of(kind)) do
-      names[#names + 1] = share.name
+  for i = 1, #kinds_asked do
+    local shares = shares_of(kinds_asked[i])
+    for k = 1, #shares do
+      names[#names + 1] = shares[k].name
     end
   end
   read_ceilings(names)
-end
-
--- check_holders: judge an account whose line and whose holders differ in number as damaged. A take
--- writes 'doubtful' into such a line, so that the leader's next look finds it.
-local function check_holders(name)
-  local account = account_of(name)
-  if account.is_checked then
-    return
-  end
-  account.is_checked = true
-  local size = redis.pcall('ZCARD', KEY.holders .. name)
-  if account.count and size ~= account.count then
-    account.count = nil
-    account.is_doubtful = true
-  end
-end
-
--- tokens_of: return how many units of a rate may start now.
-local function tokens_of(account)
-  local ahead = math.max((account.next or 0) - now_ms(), 0)
-  return math.floor(account.burst - ahead / account.interval + 1e-6)
-end
-
--- mark_full: let the account be written as full: it has refused tasks.
-local function mark_full(name, account)
-  if account.count and not account.full then
-    account.full = true
-    touch_account(name)
-  end
-end
-
--- room_in: return for how many tasks, each of which holds `asked`, an account has room, `limit` at
--- most. If the ceiling allows fewer than `limit`, the account is marked as full. A rate marks it
--- only in one of several shards, because the leader may move the rate here.
-local function room_in(name, asked, limit)
-  local account = account_of(name)
-  local room = limit
-  if not account.count or not account.allowed and string.byte(name) ~= 64 then
-    room = 0
-  end
-  for word, allowed in pairs(room > 0 and account.allowed or {}) do
-    local each = asked[word] or 0
-    if each > 0 then
-      room = math.min(room, math.floor((allowed - (account.held[word] or 0)) / each + 1e-6))
-    end
-  end
-  account.is_shut = account.is_shut or room <= 0
-  if room < limit then
-    mark_full(name, account)
-  end
-  if room > 0 and account.interval then
-    room = math.min(room, math.floor(tokens_of(account) / asked.units))
-    if room < limit and account.is_divided then
-      mark_full(name, account)
-    end
-  end
-  return math.max(room, 0)
-end
-
--- room_of: return how many tasks of a kind may be taken, `limit` at most, by each of its accounts.
-local function room_of(kind, limit)
-  local room = limit
-  for _, share in ipairs(shares_of(kind)) do
-    local account = account_of(share.name)
-    local is_judged = account.allowed or account.is_unread or share.asked.units
-    if is_judged then -- a tenant without a ceiling has room
-      check_holders(share.name)
-      if account.is_doubtful then
-        touch_account(share.name)
-      end
-      room = math.min(room, room_in(share.name, share.asked, limit))
-    end
-  end
-  return room
-end
-
--- start_of: return when (ms) the rates of a kind's limits let its next task start, nil for now.
-local function start_of(kind)
-  local due
-  for _, share in ipairs(shares_of(kind)) do
-    local account = account_of(share.name)
-    if account.interval and share.asked.units <= account.burst then
-      local start = (account.next or 0) - (account.burst - share.asked.units) * account.interval
-      if start > tonumber(now_ms()) then
-        due = math.max(due or 0, math.ceil(start))
-      end
-    end
-  end
-  return due
-end
-
--- due_by_rates: return when the rates let a task of these kinds start, if that is before `due_ms`.
-local function due_by_rates(kinds_asked, due_ms)
-  for _, kind in ipairs(kinds_asked) do
-    local start = start_of(kind)
-    if start and start < (tonumber(due_ms) or math.huge) then
-      due_ms = string.format('%d', start)
-    end
-  end
-  return due_ms
 end

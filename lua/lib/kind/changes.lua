@@ -31,14 +31,17 @@ local function read_changes(kinds, changed, version, limit)
   local names = redis.call('ZRANGEBYSCORE', changed, after, '+inf', 'LIMIT', 0, limit)
   local lines = read_fields(kinds, names)
   local changes = {}
-  local has_account = false
+  local places -- of the names that begin with '='
   for _, kind in ipairs(names) do
     changes[#changes + 1] = kind
     changes[#changes + 1] = lines[kind] or ''
-    has_account = has_account or string.byte(kind) == 61 -- '='
+    if string.byte(kind) == 61 then -- '='
+      places = places or {}
+      places[#places + 1] = #changes - 1
+    end
   end
-  if has_account then
-    counting().put_account_lines(changes)
+  if places then
+    counting().put_account_lines(changes, places)
   end
   if #names >= tonumber(limit) then
     return changes, tonumber(redis.call('ZSCORE', changed, names[#names]))

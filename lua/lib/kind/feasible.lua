@@ -1,5 +1,6 @@
 -- Judge whether any node could ever run a task.
 --- @include kind/fits
+local POSSIBLE = {} -- name and needs -> true, of tasks that a node could run, as this call knows
 
 -- judge_offers: return whether a node knows the name, and whether such a node could hold the task
 -- when the node is empty. A node that does not say which tasks its worker knows counts as knowing
@@ -47,8 +48,8 @@ end
 -- the name); false if a node could.
 local function misfit(feasible, kind)
   local question = kind.name .. ' ' .. kind.needs
-  if redis.call('HEXISTS', feasible, question) == 1 then
-    return false
-  end
-  return in_full().judge_kind(kind.name, kind.needs, question)
+  local why = not POSSIBLE[question] and redis.call('HEXISTS', feasible, question) == 0
+    and in_full().judge_kind(kind.name, kind.needs, question)
+  POSSIBLE[question] = not why
+  return why
 end

@@ -9,22 +9,23 @@ local HAS_READ_KINDS = false -- whether this call has read the hash `kinds`
 -- the hash at least once before a kind changes: a key of another type raises an error there.
 local function read_lines(kinds)
   local names = {}
+  local has_changed = false -- whether a kind changes
   for kind, queue in pairs(QUEUES) do
-    if queue.before > 0 and not queue.read then
+    if queue.before > 0 and queue.known == nil then
       names[#names + 1] = kind
-      queue.read = true
     end
+    has_changed = has_changed or queue.touched
   end
-  if #names == 0 and #TOUCHED > 0 and not HAS_READ_KINDS then
+  if #names == 0 and has_changed and not HAS_READ_KINDS then
     redis.call('HEXISTS', kinds, '')
   end
-  HAS_READ_KINDS = HAS_READ_KINDS or #TOUCHED > 0
+  HAS_READ_KINDS = HAS_READ_KINDS or has_changed
   if #names == 0 then
     return
   end
   local lines = read_list(kinds, names)
   for i, kind in ipairs(names) do
-    QUEUES[kind].known = lines[i] or nil
+    QUEUES[kind].known = lines[i]
   end
 end
 

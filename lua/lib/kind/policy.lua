@@ -1,4 +1,4 @@
--- Replace the ceilings of a shard.
+-- Replace the ceilings of a shard, and add those that apps declare.
 --- @include kind/changing
 
 -- find_changes: return the accounts whose ceilings differ.
@@ -34,10 +34,39 @@ local function split_fields(fields)
   return ceilings, allotments
 end
 
--- replace_ceilings: write the ceilings {account -> ceiling}; return the accounts whose ceiling
--- differs from before. Allotments stay.
-local function replace_ceilings(ceilings)
+-- is_declared: return whether a ceiling is one that an app declares.
+local function is_declared(text)
+  return string.find(text, ' declared=1', 1, true) ~= nil
+end
+
+-- is_covered: return whether an entry of the policy, its own or its pattern, counts for a limit in
+-- place of what an app declares. ceilings: {account -> ceiling}.
+local function is_covered(ceilings, name)
+  local text = ceilings[name]
+  local pattern_text = ceilings[pattern_of(name)]
+  return text and not is_declared(text) or pattern_text and not is_declared(pattern_text)
+end
+
+-- with_declared: return the ceilings of the rows {account -> ceiling or ''}, and the declared ones
+-- of before that no row names or covers.
+local function with_declared(texts, before)
+  local ceilings = {}
+  for name, text in pairs(texts) do
+    ceilings[name] = text ~= '' and text or nil
+  end
+  for name, text in pairs(before) do
+    if is_declared(text) and not texts[name] and not is_covered(ceilings, name) then
+      ceilings[name] = text
+    end
+  end
+  return ceilings
+end
+
+-- replace_ceilings: write the ceilings {account -> ceiling or ''}; return the accounts whose
+-- ceiling differs from before. Allotments stay, and declared ceilings that no row names or covers.
+local function replace_ceilings(texts)
   local before, allotments = split_fields(pairs_of(redis.pcall('HGETALL', KEY.policy)))
+  local ceilings = with_declared(texts, before)
   redis.call('DEL', KEY.policy)
   write_all('HSET', KEY.policy, flat(ceilings))
   write_all('HSET', KEY.policy, flat(allotments))
@@ -54,4 +83,44 @@ local function let_try(changes)
   for _, name in ipairs(names) do
     touch_account(name).full = false
   end
+end
+
+-- declared_limits: return {account, ceiling, ...} of the limits in the text of an app (see
+-- parsync_redis/model/apps.py), as a shard has them.
+local function declared_limits(tasks, shards)
+  local rows = {}
+  local suffix = shards > 1 and string.format(' shards=%d', shards) or ''
+  for name, ceiling in string.gmatch(tasks, '\n (%w[%w_.:@+/*-]*) (%l[%l%d=/ ]*)%f[\n]') do
+    rows[#rows + 1] = name
+    rows[#rows + 1] = ceiling .. ' declared=1' .. suffix
+  end
+  return rows
+end
+
+-- declare_limits: write the limits that an app declares, unless the shard knows them: what several
+-- apps declare differently, the leader compares. Return an error reply, or nil and whether
+-- something was written.
+local function declare_limits(meta, kinds, changed, tasks)
+  local refusal, shards = bad_counts(meta, 'shards')
+  refusal = refusal or bad_type(KEY.policy, 'hash')
+  if refusal then
+    return refusal
+  end
+  local ceilings = pairs_of(redis.call('HGETALL', KEY.policy))
+  local rows = declared_limits(tasks, tonumber(shards) or 1)
+  local names = {}
+  local fields = {}
+  for i = 1, #rows, 2 do
+    if not ceilings[rows[i]] and not is_covered(ceilings, rows[i]) then
+      names[#names + 1] = rows[i]
+      fields[#fields + 1] = rows[i]
+      fields[#fields + 1] = rows[i + 1]
+    end
+  end
+  if #names > 0 then
+    write_all('HSET', KEY.policy, fields)
+    let_try(names)
+    write_changes(meta, kinds, changed)
+  end
+  return nil, #names > 0
 end

@@ -6,6 +6,7 @@
 -- parsync_redis/model/kind.py parses the lines.
 --- @include call/batch
 --- @include call/hash_numbers
+--- @include task/line
 local STRATEGY = {latency = true, quality = true, adaptive = true}
 local QUEUES = {} -- kind -> its queue, a table with the fields below
 local TOUCHED = {} -- the kinds, and '=ACCOUNT' (lib/kind/accounts.lua), that change, in that order
@@ -18,8 +19,26 @@ local HIGHEST_ORDER = 8999999999999999 -- see lib/task/order.lua
 --   entering: {order, id, ...} of the tasks to write, or false
 --   low, high: the lowest and the highest order that enters
 --   left: the lowest order that has left
+--   touched: whether the kind changes
 --   first, last: the orders of the first and the last task, if the call knows them
---   known, line: the line before the call, and the line now
+--   ids, limit, counts: see read_first; ids is false once a take has chosen of them
+--   from: the place of `ids` in the ids of all queues of the call
+--   known, line: the line before the call (false for none, nil if it is not read), the line now
+
+-- add_queue: add the queue of a kind, of which `size` tasks wait.
+local function add_queue(kind, pending, size)
+  QUEUES[kind] = {
+    pending = pending,
+    before = size,
+    count = size,
+    entering = false,
+    low = HIGHEST_ORDER,
+    high = 0,
+    left = HIGHEST_ORDER,
+    touched = false,
+    first = false,
+  }
+end
 
 -- bad_kind: look at the queue of a kind; return the error reply for a key of another type, or nil.
 local function bad_kind(pending_prefix, kind)
@@ -31,15 +50,24 @@ local function bad_kind(pending_prefix, kind)
   if type(size) ~= 'number' then
     return in_full().bad_type(pending, 'zset')
   end
-  QUEUES[kind] = {
-    pending = pending,
-    before = size,
-    count = size,
-    entering = false,
-    low = HIGHEST_ORDER,
-    high = 0,
-    left = HIGHEST_ORDER,
-  }
+  add_queue(kind, pending, size)
+end
+
+-- read_first: do as bad_kind does, for a take that wants `limit` tasks of a kind, a number. Let the
+-- queue have `limit`, the ids of its first tasks, one more than `limit` if so many wait, and
+-- whether the tasks may count to accounts.
+local function read_first(pending_prefix, kind, limit)
+  local pending = pending_prefix .. kind
+  local ids = redis.pcall('ZRANGE', pending, 0, limit)
+  if ids.err then
+    return in_full().bad_type(pending, 'zset')
+  end
+  add_queue(kind, pending, #ids > limit and redis.call('ZCARD', pending) or #ids)
+  local counts = has_accounts(kind)
+  local queue = QUEUES[kind]
+  queue.ids = ids
+  queue.limit = limit
+  queue.counts = counts
 end
 
 -- touch: note in TOUCHED that a kind changes; return the kind's queue.
@@ -98,19 +126,6 @@ end
 local function order_at(pending, rank)
   local order = tonumber(redis.call('ZRANGE', pending, rank, rank, 'WITHSCORES')[2])
   return order and order >= 0 and order <= HIGHEST_ORDER and math.floor(order) or 0
-end
-
--- first_of: return the ids of the first tasks of a kind, `limit` at most, and the id of the next
--- task, nil if there is none. Returns no ids the second time that a call asks for the kind. Writes
--- nothing.
-local function first_of(kind, limit)
-  local queue = QUEUES[kind]
-  if queue.count == 0 or tonumber(limit) == 0 or queue.asked then
-    return {}
-  end
-  queue.asked = true
-  local ids = redis.call('ZRANGE', queue.pending, 0, limit)
-  return ids, #ids > tonumber(limit) and table.remove(ids) or nil
 end
 
 -- take_out: remove the first `size` tasks of a kind from its queue.

@@ -33,7 +33,7 @@ local function share_in(kind, name)
 end
 
 -- judge_holders: add what these holders hold to `summary`, {held = {}, count = number}. Return
--- whether each of them counts to the account.
+-- whether each counts to the account. has_lost_line: repair_task makes a holder's line anew first.
 local function judge_holders(name, summary, ids)
   local lines = read_list(KEY.tasks, ids)
   local owners = read_list(KEY.taken, ids)
@@ -42,6 +42,7 @@ local function judge_holders(name, summary, ids)
     local line = (owners[i] or runs[i]) and parse_line(lines[i] or '')
     local asked = line and share_in(line.kind, name)
     if not asked then
+      account_of(name).has_lost_line = line == nil
       return false
     end
     summary.count = summary.count + 1
@@ -139,6 +140,7 @@ end
 -- repair_account: repair an account of which is_sound_account says `word`. Return the word of the
 -- reply of recount.
 local function repair_account(name, word)
+  word = account_of(name).has_lost_line and 'sound' or word
   if word == 'counted' then
     count_anew(name)
   elseif is_idle(name) then

@@ -1,6 +1,7 @@
 -- Make anew what a damaged task has lost, from what is left of it.
 --- @include kind/index
 --- @include place/lease
+--- @include repair/recount
 --- @include task/order
 --- @include task/transitions
 
@@ -58,12 +59,51 @@ local function needs_text(asked)
   return #words > 0 and ' ' .. table.concat(words, ' ') or ''
 end
 
+-- units_of: return how many units of a limit a task holds whose line is lost: those that the other
+-- holders do not hold, 1 if that is not known.
+local function units_of(name, id)
+  local account = account_of(name)
+  local summary = {count = 0, held = {}}
+  local other_ids = {}
+  for _, holder in ipairs(redis.pcall('ZRANGE', KEY.holders .. name, 0, 999)) do
+    other_ids[#other_ids + 1] = holder ~= id and holder or nil
+  end
+  local are_all = account.count == #other_ids + 1 and judge_holders(name, summary, other_ids)
+  local units = are_all and (account.held.units or 0) - (summary.held.units or 0) or 1
+  return math.max(1, units)
+end
+
+-- accounts_text: return the words of a kind about the accounts that have a task among their
+-- holders: ' for=TENANT under=LIMITS'; '' for none.
+local function accounts_text(id)
+  local lines = redis.pcall('HGETALL', KEY.accounts)
+  local tenant = ''
+  local limits = {}
+  for i = 1, #lines, 2 do
+    local name = lines[i]
+    if is_holder(id, name) and string.byte(name) ~= 64 then
+      limits[#limits + 1] = name
+    elseif #name > #tenant and is_holder(id, name) then
+      tenant = name
+    end
+  end
+  table.sort(limits)
+  for i, name in ipairs(limits) do
+    local units = units_of(name, id)
+    limits[i] = units > 1 and string.format('%s*%d', name, units) or name
+  end
+  return (tenant ~= '' and ' for=' .. string.sub(tenant, 2) or '')
+    .. (#limits > 0 and ' under=' .. table.concat(limits, ',') or '')
+end
+
 -- take_kind_of_run: write the kind and the attempt of a task into its line, as its run tells them;
--- the message tells the name. The order becomes that of a task that is submitted now.
+-- the message tells the name, and the holders of accounts tell the accounts. The order becomes that
+-- of a task that is submitted now.
 local function take_kind_of_run(line, id, run, lease)
   local name = name_in(redis.call('HGET', KEY.messages, id) or '')
   local _, slots = string.gsub(lease.slots, '%d+', '')
-  line.kind = name and name .. ' slots=' .. slots .. needs_text(lease.asked)
+  line.kind = name
+    and name .. ' slots=' .. slots .. needs_text(lease.asked) .. accounts_text(id)
   adopt_attempt(run, line)
   begin_versions()
   LAST_VERSION = LAST_VERSION + 1
@@ -72,8 +112,8 @@ end
 
 -- remake_line: return a new line of a task that has lost its line; nil if nothing tells the kind.
 -- A place in the queue of a kind tells kind and order; the life becomes that of the last
--- submission. Else the run tells slots, amounts and life, and the message tells the name. Options
--- and labels are lost.
+-- submission. Else the run tells slots, amounts and life, the message the name, and the accounts
+-- that they have the task among their holders. Options and labels are lost.
 local function remake_line(id, kind, order, run, now)
   local line = {
     mark = redis.call('EXISTS', KEY.extra .. id) == 1 and '+' or '',

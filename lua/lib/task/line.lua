@@ -119,27 +119,14 @@ local function attempt_of(run)
 end
 
 -- has_accounts: return whether a kind, or a line that ends in a kind, may name a tenant or limits:
--- shares_of says which. No line is longer than 20,000 bytes. To search for a space takes longer.
+-- shares_of says which. No line is longer than 20,000 bytes. The words for= and under= are the last
+-- of a kind, and no tenant or limit has a '=' (61): a kind that ends in 's=1' has no accounts. To
+-- search for a space takes longer.
 local function has_accounts(kind)
+  local before, sign = string.byte(kind, -3, -2)
+  if sign == 61 and before ~= 114 then -- 'r', the end of for= and under=
+    return false
+  end
   return #kind <= 20000
     and (string.find(kind, 'for=', 1, true) or string.find(kind, 'under=', 1, true))
-end
-
--- split_accounts: return the name, the needs and the strategy of a kind as one text, its tenant,
--- and its limits; nil for a kind without a tenant, or without limits.
-local function split_accounts(kind)
-  local head, limits = string.match(kind, '^(.-) under=(%S+)$')
-  head = head or kind
-  local bare, tenant = string.match(head, '^(.-) for=(%S+)$')
-  return bare or head, tenant, limits
-end
-
--- split_kind: return the name, the needs, the strategy ('' without one) and the preferences (nil
--- without any) of a kind.
-local function split_kind(kind)
-  local name, words = string.match(split_accounts(kind), '^(%S+) (.*)$')
-  local needs, strategy = string.match(words or '', '^(.*) (%l+)$')
-  needs = needs or words
-  local bare, prefer = string.match(needs or '', '^(.*) prefer=(%S+)$')
-  return name, bare or needs, strategy or '', prefer
 end

@@ -1,5 +1,6 @@
 -- Check the fields of a task's line that a run depends on.
 --- @include kind/fits
+--- @include kind/shares
 --- @include kind/waiting
 --- @include task/line
 
@@ -43,6 +44,21 @@ end
 local function are_preferences(prefer)
   return string.find(prefer, '^[%w_.:=|!<>*/%%,-]+$')
     and not string.find(',' .. prefer .. ',', ',,', 1, true)
+end
+
+-- split_counted: return the name, the needs and the limits of a sound kind whose tasks need slots
+-- only and count to a tenant without '/' or one limit or both; nil for any other kind. No pattern
+-- needs another function, which would cost calls without accounts, too.
+local function split_counted(kind)
+  local name, needs, words = string.match(kind, '^([!-~]+) (slots=%d+) (.+)$')
+  local tenant, limit = string.match(words or '', '^for=([%l%d][%l%d_.-]*) under=(%w[%w_.:@+/-]*)$')
+  if not tenant then
+    tenant = string.match(words or '', '^for=([%l%d][%l%d_.-]*)$')
+    limit = string.match(words or '', '^under=(%w[%w_.:@+/-]*)$')
+  end
+  if (tenant or limit) and #needs < 23 and #(tenant or '') <= 32 and #(limit or '') <= 128 then
+    return name, needs, limit
+  end
 end
 
 -- flaw: return which part of a line is damaged, or nil; the line is nil if its text is no line. A

@@ -3,6 +3,17 @@
 --- @include task/transitions
 local ENDING_TASKS = {} -- id -> record, of the tasks whose outcomes this call reports
 
+-- next_kind: return the end of a line, a space and the kind, and the list of the kind in `counted`.
+-- A damaged line ends in no kind.
+local function next_kind(line, counted)
+  local kind = string.match(line, '^%S+ %S+ %S+ %S+ %S+ (.*)$')
+  if not kind then
+    return false, {}
+  end
+  counted[kind] = counted[kind] or {}
+  return ' ' .. kind, counted[kind]
+end
+
 -- load_outcomes: read the records of the tasks, and look at the queues in which they would wait.
 -- reports: {{number = of the row, id = id, place = place, outcome = outcome}, ...}. Return an error
 -- reply or nil.
@@ -48,11 +59,14 @@ local function run_again(task, place, outcome, why)
 end
 
 -- end_run: end a task whose run has ended. is_unstored: whether the result backend did not take the
--- result; then the result goes to the outbox.
+-- result; then the result goes to the outbox. So does the cancel of what the task would have run
+-- next: a run that replaced its task has stored no result.
 local function end_run(task, place, outcome, why, is_unstored, retention_s)
-  local state = outcome == 'again' and 'cancelled' or outcome
-  if outcome == 'again' or is_unstored then
-    end_unseen(task, state, now_ms(), why, retention_s)
+  local is_next_cancelled = outcome == 'again' or outcome ~= 'cancelled' and task.extra.next
+  local state = is_next_cancelled and 'cancelled' or outcome
+  if is_next_cancelled or is_unstored then
+    local reason = why == '' and is_next_cancelled and 'revoked' or why
+    end_unseen(task, state, now_ms(), reason, retention_s)
   else
     end_task(task, state, now_ms(), why, retention_s)
     if outcome ~= 'succeeded' then
@@ -95,18 +109,12 @@ local function note_ends(ends)
   end
 end
 
--- write_waiting: write what waits now and what accounts hold; wake a scheduler if it may take more.
-local function write_waiting(channel)
-  if write_changes(KEY.meta, KEY.kinds, KEY.changed) then
-    wake(channel, KEY.meta)
-  end
-end
-
 -- leave_ended: take ended tasks out of their accounts. ids_by_kind: {kind -> ids}; channel: false
 -- if accept_outcomes will write the accounts.
 local function leave_ended(ids_by_kind, channel)
-  if channel then -- load_outcomes has looked at it otherwise
-    look_at_index()
+  if channel then -- load_outcomes has looked at more otherwise
+    APART = (bad_type(KEY.changed, 'zset') or bad_type(KEY.meta, 'hash') or bad_counts(KEY.meta))
+      and true or false
   end
   for kind, ids in pairs(ids_by_kind) do
     leave_accounts(kind, ids)

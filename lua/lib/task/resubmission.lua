@@ -1,4 +1,5 @@
 -- Submissions with options, and submissions under the id of a task that exists.
+--- @include kind/shares
 --- @include kind/index
 --- @include task/transitions
 --- @include task/submission

@@ -4,14 +4,15 @@
 --- @include kind/feasible
 --- @include kind/fits
 --- @include kind/index
+--- @include kind/shares
 --- @include kind/waiting
 --- @include task/line_check
 --- @include task/order
 --- @include task/record
 --- @include task/submit_rows
 
--- split_any_kind: return the name and the needs of a kind, which may have a strategy; or nil and
--- the error reply.
+-- split_any_kind: return the name and the needs of a kind, which may have a strategy, and its
+-- limits, nil for none; or nil and the error reply.
 local function split_any_kind(kind)
   if #kind > 12000 then -- bytes: the limit of a kind
     return nil, redis.error_reply('PSARGS a kind has 12,000 bytes at most')
@@ -29,20 +30,23 @@ local function split_any_kind(kind)
   if has_accounts(kind) and not are_accounts(kind) then
     return nil, redis.error_reply('PSARGS a kind ends in for=TENANT under=LIMIT,LIMIT*UNITS')
   end
-  return name, needs
+  local _, _, limits = split_accounts(kind)
+  return name, needs, limits
 end
 
 -- read_kind: return the fields of a kind; or nil and the error reply.
 --   base: what the orders of its tasks have beside the versions of their submissions
---   counts: whether its tasks count to accounts
+--   limits: under which its tasks run, as in the kind; nil for none
 --   misfit: why no node could ever run the kind's tasks, once it was judged; see kind/feasible
 local function read_kind(priority, kind, pending_prefix)
-  local name, needs = string.match(kind, '^([!-~]+) (slots=%d.*)$')
   local counts = has_accounts(kind)
+  local name, needs, limits = string.match(kind, '^([!-~]+) (slots=%d.*)$')
+  if counts then
+    name, needs, limits = split_counted(kind)
+  end
   local is_short = name and #name < 256 and #kind <= 12000
-  local is_plain = is_short and not counts and has_only_words(needs, true)
-  if not is_plain then
-    name, needs = in_full().split_any_kind(kind)
+  if not is_short or not counts and not has_only_words(needs, true) then
+    name, needs, limits = in_full().split_any_kind(kind)
   end
   local refusal = not name and needs or bad_kind(pending_prefix, kind)
   if refusal then
@@ -55,7 +59,7 @@ local function read_kind(priority, kind, pending_prefix)
     kind = kind,
     name = name,
     needs = needs,
-    counts = counts,
+    limits = limits,
   }
 end
 
@@ -79,15 +83,17 @@ local function read_kinds(text, pending_prefix)
   return refusal, kinds_by_number
 end
 
--- unknown_limit: return 'nolimit' if the policy does not know a limit of a kind, else false.
-local function unknown_limit(kind)
-  local names = {}
-  for _, share in ipairs(shares_of(kind.kind)) do
-    names[#names + 1] = share.asked.units and share.name
+-- unknown_limit: return 'nolimit' if the policy does not know one of these limits, else false.
+local function unknown_limit(limits)
+  local fields = {}
+  for name in string.gmatch(limits, '([^,*]+)%*?%d*') do
+    fields[#fields + 1] = name
+    fields[#fields + 1] = pattern_of(name)
   end
-  read_ceilings(names)
-  for _, name in ipairs(names) do
-    if not account_of(name).allowed then
+  local texts = redis.pcall('HMGET', KEY.policy, unpack(fields))
+  for i = 1, #fields, 2 do
+    local text = not texts.err and (texts[i] or texts[i + 1])
+    if not text or #text > 4096 then
       return 'nolimit'
     end
   end
@@ -97,7 +103,8 @@ end
 -- misfit_of: return why no task of a kind may wait: unknown, infeasible, nolimit; false if it may.
 local function misfit_of(feasible, kind)
   if kind.misfit == nil then
-    kind.misfit = misfit(feasible, kind) or kind.counts and counting().unknown_limit(kind) or false
+    local why = misfit(feasible, kind)
+    kind.misfit = why or kind.limits and counting().unknown_limit(kind.limits) or false
   end
   return kind.misfit
 end

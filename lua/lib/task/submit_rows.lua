@@ -6,7 +6,8 @@
 --     minutes without it. See task/order.lua
 --   max: the task's max_starts
 --   any=1: the node on which the task ran last is as good as other nodes
---   wait=1: the task may wait for capacity that no node has yet
+--   wait: 1 if the task may wait for capacity that no node has yet, and for limits that nobody
+--     knows yet; limits if it may wait for limits only, because its app declares them
 --   after: the running attempt that submits what the same id does next (Celery's retry and replace)
 --   pub: tells one publish of an id from the next. A new publish begins a new life of a task that
 --     has ended, and is the successor of a task that runs, or has run and waits again. Without pub
@@ -36,11 +37,6 @@ local function reply_to_all(word)
   return reply
 end
 
--- is_no_uuid: return whether an id is no UUID.
-local function is_no_uuid(id)
-  return #id > 36 or not string.find(id, '^%x+%-%x+%-%x+%-%x+%-%x+$')
-end
-
 -- check_row: return the options of a row, nil if the row has none; or nil and the error reply for a
 -- row that is malformed. kind: the fields of the row's kind, nil if the row names no kind.
 local function check_row(kind, id, options)
@@ -65,7 +61,8 @@ local function read_rows(kinds_by_number)
     local id = row.id
     local kind = kinds_by_number[row.kind]
     ids[i] = id
-    if not refusal and (row.options ~= '' or not kind or is_no_uuid(id)) then
+    local is_uuid = #id <= 36 and string.find(id, '^%x+%-%x+%-%x+%-%x+%-%x+$')
+    if not refusal and (row.options ~= '' or not kind or not is_uuid) then
       options_of[i], refusal = in_full().check_row(kind, id, row.options)
     end
   end

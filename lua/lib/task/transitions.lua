@@ -148,3 +148,10 @@ local function bad_queues(records)
   end
   return refusal
 end
+
+-- write_waiting: write what waits now and what accounts hold; wake a scheduler if it may take more.
+local function write_waiting(channel)
+  if write_changes(KEY.meta, KEY.kinds, KEY.changed) then
+    wake(channel, KEY.meta)
+  end
+end

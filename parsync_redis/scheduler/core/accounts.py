@@ -138,10 +138,13 @@ class AccountsCopy:
         self._now_ms[shard] = max(self._now_ms[shard], now_ms)
 
     def reserve(self, shard: int, asks: Iterable[Ask], tasks: int) -> None:
-        """Let so many tasks count as held, until `settle`."""
+        """Let so many tasks count as held, until `settle`; less than 0 take a reservation back."""
+        reserved = self._reserved[shard]
         for account, amounts in asks:
             total = {name: amount * tasks for name, amount in amounts.items()}
-            _add_to(self._reserved[shard].setdefault(account, {}), total, 1)
+            _add_to(reserved.setdefault(account, {}), total, 1)
+            if not any(reserved[account].values()):
+                del reserved[account]
             if account.startswith(TENANT_MARK):
                 self._add(account, total, 1)
 
@@ -153,6 +156,10 @@ class AccountsCopy:
             if account.startswith(TENANT_MARK):
                 self._add(account, amounts, -1)
         return [*reserved]
+
+    def tenants(self) -> list[str]:
+        """Return the names of the tenants that hold something."""
+        return [account.removeprefix(TENANT_MARK) for account in self._held]
 
     def _add(self, account: str, amounts: AccountAmounts, sign: int) -> None:
         """Add to what a tenant holds in all shards, or take away."""
@@ -186,6 +193,18 @@ class AccountsCopy:
                     least = room
         return least
 
+    def must_mark(self, room: Room, shard: int) -> bool:
+        """Return whether a take must mark the account that has no room for a kind as full.
+
+        Without the mark nobody is woken when a task leaves the account. A shard's part of a divided
+        ceiling is marked by takes for which there are seats (see _must_tell).
+        """
+        line, text = self._lines[shard].get(room.account, NO_LINE)
+        ceiling = ceiling_of(room.account, text)
+        if room.by_rate or line.is_damaged or line.is_full or ceiling is None:
+            return False
+        return not ceiling.is_divided or bool(self._reserved[shard].get(room.account))
+
     def _must_tell(
         self, account: str, line: AccountLine, ceiling: Ceiling | None, shard: int
     ) -> bool:
@@ -217,7 +236,7 @@ class AccountsCopy:
             return Room(tasks, account)
         units = ask.amounts[UNITS] // THOUSANDTHS
         if units > ceiling.burst:
-            return Room(0, account)
+            return Room(0, account, by_rate=True)
         # GCRA: a task may start when its units fit into the burst
         now_ms = self._now_ms[shard]
         interval_ms = ceiling.rate.period_ms / ceiling.rate.number

@@ -42,6 +42,11 @@ class KindGroup:
     blocked: bool = False
 
     @property
+    def first(self) -> int:
+        """Return the order of the group's first task."""
+        return min(waiting.first for waiting in self.waiting.values())
+
+    @property
     def key(self) -> GroupKey:
         """The needs, preferences, knowers and barred nodes that all kinds of the group share."""
         return self.needs.text, self.prefer, self.knowers, self.barred

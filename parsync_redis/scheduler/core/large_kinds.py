@@ -17,11 +17,14 @@ class LargeKind(NamedTuple):
 
     shards: where its tasks wait.
     first: the order of its first task.
+    turn_numbers: the places of its tasks in the order of bookings, the oldest task first; the other
+        tasks get no booking. None without tenants: the orders of all tasks decide.
     """
 
     kind: str
     shards: tuple[int, ...]
     first: int
+    turn_numbers: tuple[int, ...] | None = None
 
 
 class LeastAsked:
@@ -68,10 +71,19 @@ def find_large(groups: Iterable[KindGroup], least: LeastAsked) -> tuple[LargeKin
     A stream of smaller tasks could keep them waiting for ever. All other tasks get their turn when
     they are the oldest.
     """
+    large = large_kinds(large_groups(groups, least))
+    return tuple(heapq.nsmallest(MAX_LARGE_KINDS, large, key=lambda kind: kind.first))
+
+
+def large_groups(groups: Iterable[KindGroup], least: LeastAsked) -> list[KindGroup]:
+    """Return the groups whose tasks are large."""
+    return [group for group in groups if least.makes_large(group.needs)]
+
+
+def large_kinds(groups: Iterable[KindGroup]) -> list[LargeKind]:
+    """Return the kinds of these groups."""
     by_text: dict[str, list[WaitingKind]] = {}
     for group in groups:
-        if not least.makes_large(group.needs):
-            continue
         for waiting in group.waiting.values():
             by_text.setdefault(waiting.kind.text, []).append(waiting)
     large = list[LargeKind]()
@@ -79,4 +91,4 @@ def find_large(groups: Iterable[KindGroup], least: LeastAsked) -> tuple[LargeKin
         shards = sorted(waiting.shard for waiting in in_shards)
         first = min(waiting.first for waiting in in_shards)
         large.append(LargeKind(text, tuple(shards), first))
-    return tuple(heapq.nsmallest(MAX_LARGE_KINDS, large, key=lambda kind: kind.first))
+    return large

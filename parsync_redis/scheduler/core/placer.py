@@ -33,7 +33,7 @@ from .placement_log import Choices
 from .plan import Plan
 from .queue import QueueCopy
 from .seats import SeatFinder, sample_seats, split_off
-from .turns import turns_of
+from .turns import gives_way, larger_fitting, turns_of
 from .view import View
 
 
@@ -255,11 +255,13 @@ class Placer:
         """Claim seats for tasks without a seat; yield by group the tasks for which there are none.
 
         A kind that found no seat is tried again after a partition has changed, or the number of
-        groups that go first at waiting seats.
+        groups that go first at waiting seats. A kind that gives way is tried with the next plan.
         """
         if self.changed or self._strict != len(self._queue.blocked.strict):
             self._in_vain.clear()
         self._strict = len(self._queue.blocked.strict)
+        changed = [self._view.partitions[p] for p in self.changed]
+        larger = larger_fitting(self._queue, changed) if tasks else ()
         kinds_by_group: dict[
             tuple[GroupKey, Strategy], tuple[KindGroup, dict[Kind, list[Taken]]]
         ] = {}
@@ -268,6 +270,9 @@ class Placer:
                 yield self._in_vain[kind], tasks_of_kind
                 continue
             group = self._queue.group_of(kind)
+            if gives_way(self._queue, kind, larger):
+                yield group, tasks_of_kind
+                continue
             strategy = self._selector.resolve(kind.strategy)
             _, kinds = kinds_by_group.setdefault((group.key, strategy), (group, {}))
             kinds[kind] = tasks_of_kind
@@ -326,6 +331,8 @@ class Placer:
         self.left_behind = set() if room else {*reserved, *shards_left}
         for waiting, count in seat_order.seated.items():
             self.plan.look_at(waiting.shard).take.append((waiting.kind.text, count))
+        for waiting in self._queue.full.take_unmarked():
+            self.plan.look_at(waiting.shard).take.append((waiting.kind.text, 0))
         self._freshness.passes += 1
 
     def _seats_of_kind(self, waiting: WaitingKind, limit: int, unseated: int) -> Candidates | None:

@@ -13,7 +13,7 @@ from .claim_outcomes import RefusingNode
 class ShardLook:
     """A look at a shard of the queue.
 
-    take: by kind, how many tasks to take.
+    take: by kind, how many tasks to take; 0 to mark its accounts that are full.
     since: the version of this scheduler's copy of the shard.
     waits: 'wake' wakes another scheduler, 'wait' lets the next kind that begins to wait wake this
         scheduler; see lua/verbs/take.lua.

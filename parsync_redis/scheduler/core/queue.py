@@ -5,7 +5,7 @@ the group may fit. So what waits costs nothing while nothing changes.
 """
 
 import heapq
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from typing import Final
 
@@ -32,11 +32,6 @@ SeatTurn = tuple[float, int, WaitingKind]
 """A kind's turn for seats: order, a number that breaks ties, the kind."""
 
 
-def first_of(group: KindGroup) -> int:
-    """Return the order of a group's first task."""
-    return min(waiting.first for waiting in group.waiting.values())
-
-
 class QueueCopy:
     """The kinds that wait, by shard.
 
@@ -47,6 +42,7 @@ class QueueCopy:
     blocked: the groups without a seat.
     accounts: what the accounts of tasks hold.
     full: the kinds for which an account has no room; they are in no group.
+    used_shares: by tenant, the mean of the shares that it held lately (model/used_share.py).
     tree: the tenants; None while no kind with a tenant waits, so that the age decides.
     """
 
@@ -68,6 +64,7 @@ class QueueCopy:
         # number of waiting kinds with a tenant
         self._tenant_kinds = 0
         self._policy = Policy()
+        self.used_shares: Mapping[str, float] = {}
 
     @property
     def groups(self) -> Collection[KindGroup]:
@@ -130,6 +127,12 @@ class QueueCopy:
         if self.tree is not None:
             self.tree.set_policy(policy)
 
+    def set_used_shares(self, used_shares: Mapping[str, float]) -> None:
+        """Take in the used share of each tenant, a part of the nodes; a missing one is 0."""
+        self.used_shares = used_shares
+        if self.tree is not None:
+            self.tree.set_used_shares(used_shares)
+
     def _set(self, shard: int, text: str, line: str) -> None:
         """Take in the line of a kind; '' means that nothing of the kind waits."""
         try:
@@ -184,7 +187,7 @@ class QueueCopy:
 
     def _plant(self) -> None:
         """Make the tree, with all kinds that are in groups."""
-        self.tree = Tree(self.accounts, self._policy)
+        self.tree = Tree(self.accounts, self._policy, self.used_shares)
         for group in self._groups.values():
             for waiting in group.waiting.values():
                 self.tree.set(waiting, waiting.first)
@@ -286,7 +289,7 @@ class QueueCopy:
         self._fresh.clear()
         waiting_kinds = [*chain.from_iterable(kinds.values() for kinds in self.kinds)]
         is_tree = any(waiting.kind.tenant for waiting in waiting_kinds)
-        self.tree = Tree(self.accounts, self._policy) if is_tree else None
+        self.tree = Tree(self.accounts, self._policy, self.used_shares) if is_tree else None
         for waiting in waiting_kinds:
             if not waiting.full:
                 self._join(waiting)
@@ -295,8 +298,8 @@ class QueueCopy:
 
     @property
     def any_open(self) -> bool:
-        """True if some group may find a seat."""
-        return bool(self._open or self._fresh or self.full.any_roomier)
+        """True if some group may find a seat, or an account is to be marked as full."""
+        return bool(self._open or self._fresh) or self.full.any_due
 
     def open_kinds(self, changed: Collection[int], tried: Collection[KindGroup]) -> list[SeatTurn]:
         """Return a heap of the kinds that may find a seat, in the order in which they get seats.
@@ -387,7 +390,7 @@ class QueueCopy:
             candidates += self._fresh
         candidates = [group for group in dict.fromkeys(candidates) if group not in tried]
         if len(candidates) > GROUPS_AT_ONCE:
-            candidates = heapq.nsmallest(GROUPS_AT_ONCE, candidates, key=first_of)
+            candidates = heapq.nsmallest(GROUPS_AT_ONCE, candidates, key=lambda group: group.first)
         for group in candidates:
             group.blocked = False
             self.blocked.discard(group)

@@ -34,6 +34,10 @@ class Ranking(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         return iter(self._keys)
 
+    def key(self, item: T, default: Any = None) -> Any:
+        """Return the key of an item, `default` if it is not here."""
+        return self._keys.get(item, default)
+
     def set(self, item: T, key: Any) -> bool:
         """Add an item, or change its key; return whether anything has changed."""
         keys = self._keys

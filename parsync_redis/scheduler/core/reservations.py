@@ -47,7 +47,7 @@ class BarredNodes:
         self._now_ms = now_ms
         self.held_back = held_back or {}
         self.for_whom = {booking.node: booking.whom for booking in bookings}
-        self._barred: dict[tuple[str, str], frozenset[str]] = {}
+        self._barred: dict[tuple[str, str, str], frozenset[str]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.bookings or self.held_back)
@@ -56,12 +56,12 @@ class BarredNodes:
         """Return the nodes where tasks of a kind may not go now. Cached."""
         if not self:
             return NOWHERE
-        key = kind.name, kind.needs
+        key = kind.name, kind.needs, kind.tenant
         if key not in self._barred:
             booked = set[str]()
             for booking in self.bookings:
                 run_ms = self._runs_ms.get((booking.node, kind.name))
-                if booking.bars(kind.name, kind.needs, run_ms, self._now_ms):
+                if booking.bars(kind, run_ms, self._now_ms):
                     booked.add(booking.node)
             self._barred[key] = self.held_back.get(kind.name, NOWHERE) | booked
         return self._barred[key]

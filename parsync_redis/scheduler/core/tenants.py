@@ -3,8 +3,9 @@
 Each tenant chooses one of its children: the one that holds less than its `at_least`, then the one
 with the least share for its weight, then the one whose task is first in the order. If the policy
 says `strict`, the place in the policy's document decides. A tenant's share is the largest part of
-any amount of the open nodes that its tasks hold (the dominant share of DRF). The priority of a task
-counts within its tenant only.
+any amount of the open nodes that its tasks hold (the dominant share of DRF). If the policy gives
+the tenant a half-life, its used share is added: the mean of the shares that it held lately
+(model/used_share.py). The priority of a task counts within its tenant only.
 
 The tasks that a tenant has besides those of its children count to a child `-` of the tenant. So a
 task without a tenant counts to the child `-` of the root.
@@ -15,7 +16,7 @@ picks tasks, and does not look at the kinds of all tenants. The key of a branch 
 it has grown since; it is renewed when it comes up.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from ...model.account import NO_TENANT, TENANT_MARK
@@ -28,7 +29,10 @@ ROOT: Final = ""
 """The name of the tenant above all."""
 
 Turn = tuple[float, float]
-"""The turn of a tenant among its siblings, the least first: its class, and its weighted share."""
+"""The turn of a tenant among its siblings, the least first.
+
+Its class, and its share for its weight, with the used share.
+"""
 
 BELOW_GUARANTEE: Final = 0.0
 """The class of a tenant that holds less than its `at_least`."""
@@ -59,7 +63,7 @@ class Tenant:
 
     def set_policy(self, policy: Policy) -> None:
         """Take in the entries of the tenant and of its parent."""
-        self.entry = TenantEntry() if self.is_own else policy.tenant(self.name)
+        self.entry = policy.tenant(self.name)
         self.strict = self.parent is not None and self.parent.entry.children == STRICT
 
 
@@ -103,11 +107,15 @@ class Tree:
     """The tenants of which tasks wait, and the groups whose tasks may be placed now.
 
     A tree knows what all open nodes have, and what their tasks hold that counts to no tenant.
+    used_shares: by tenant, a part of the nodes.
     """
 
-    def __init__(self, accounts: AccountsCopy, policy: Policy) -> None:
+    def __init__(
+        self, accounts: AccountsCopy, policy: Policy, used_shares: Mapping[str, float] = {}
+    ) -> None:
         self._accounts = accounts
-        self._policy = policy
+        self.policy = policy
+        self._used_shares = used_shares
         self._root = Tenant(ROOT, None, policy)
         self._tenants: dict[str, Tenant] = {ROOT: self._root}
         self._open: Ranking[Branch] = Ranking()
@@ -166,7 +174,7 @@ class Tree:
         """Return a tenant; make it if it is missing."""
         tenant = self._tenants.get(name)
         if tenant is None:
-            tenant = self._tenants[name] = Tenant(name, parent, self._policy)
+            tenant = self._tenants[name] = Tenant(name, parent, self.policy)
             tenant.turn = self._turn_of(tenant)
         return tenant
 
@@ -183,7 +191,7 @@ class Tree:
 
     def set_policy(self, policy: Policy) -> None:
         """Take in what the policy says of the tenants."""
-        self._policy = policy
+        self.policy = policy
         for tenant in self._tenants.values():  # a parent is before its children
             tenant.set_policy(policy)
         self._renew_all()
@@ -193,6 +201,14 @@ class Tree:
         if totals != self._totals:
             self._totals = totals
             self._renew_all()
+
+    def set_used_shares(self, used_shares: Mapping[str, float]) -> None:
+        """Take in the used share of each tenant; tenants without one have 0."""
+        before = self._used_shares
+        self._used_shares = used_shares
+        for name, tenant in self._tenants.items():
+            if before.get(name) != used_shares.get(name):
+                self._renew(tenant)
 
     def set_used(self, used: AccountAmounts) -> None:
         """Take in what tasks hold on all open nodes now."""
@@ -233,7 +249,10 @@ class Tree:
         """Return the turn of a tenant."""
         amounts = self._held(tenant)
         entry = tenant.entry
-        share = self.share(amounts) / entry.weight
+        share = self.share(amounts)
+        if entry.half_life_s:
+            share += self._used_shares.get(tenant.name, 0.0)
+        share /= entry.weight
         if tenant.strict:
             return float(entry.rank), share
         is_below = any(amounts.get(name, 0) < amount for name, amount in entry.at_least)
@@ -291,6 +310,47 @@ class Tree:
             branch = min(
                 (b for b in branches if self._root.branches[b.group] in opened), key=_key_of
             )
+
+    def waiting_tenants(self) -> Collection[Tenant]:
+        """Return the tenants of which tasks wait, with those above them, the root first."""
+        return self._tenants.values()
+
+    def tenants_of(self, waiting: WaitingKind) -> list[Tenant]:
+        """Return the tenants that a kind of the tree counts to, from below the root down."""
+        tenants: list[Tenant] = []
+        branch: Branch | None = self._leaf(waiting)
+        while branch is not None and branch.parent is not None:
+            tenants.append(branch.tenant)
+            branch = branch.parent
+        return tenants[::-1]
+
+    def first_of(self, group: KindGroup) -> WaitingKind | None:
+        """Return the kind of a group whose task is next; None if nothing of the group waits."""
+        branch = self._root.branches.get(group)
+        while branch is not None and (top := branch.top()) is not None:
+            if not branch.children:
+                waiting: WaitingKind = top[1]
+                return waiting
+            branch = top[1]
+        return None
+
+    def goes_before(self, tenant: str, other_tenant: str) -> bool:
+        """Return whether a tenant's turn is before that of another tenant, by their names."""
+        parent = self._root
+        words = _own(tenant).split("/")
+        other_words = _own(other_tenant).split("/")
+        for depth in range(1, 1 + min(len(words), len(other_words))):
+            name = "/".join(words[:depth])
+            other_name = "/".join(other_words[:depth])
+            if name != other_name:
+                return self._turn(name, parent) < self._turn(other_name, parent)
+            parent = self._tenants.get(name) or Tenant(name, parent, self.policy)
+        return False
+
+    def _turn(self, name: str, parent: Tenant) -> Turn:
+        """Return the turn of a tenant, also if none of its tasks waits."""
+        tenant = self._tenants.get(name)
+        return tenant.turn if tenant else self._turn_of(Tenant(name, parent, self.policy))
 
     def is_alone(self, waiting: WaitingKind) -> bool:
         """Return whether no other kind could be picked."""

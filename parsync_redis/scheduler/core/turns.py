@@ -1,10 +1,12 @@
 """The turns in which waiting kinds get seats in one plan: by age, or by the tree of tenants."""
 
 import heapq
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Protocol
 
+from ...model.kind import Kind
 from .kind_group import KindGroup, WaitingKind
+from .partition import PartitionCopy
 from .queue import QueueCopy
 from .tenants import Tree
 
@@ -51,9 +53,7 @@ def turns_of(queue: QueueCopy, changed: Collection[int]) -> Turns:
 def tasks_left(queue: QueueCopy, waiting: WaitingKind, seated: int) -> int:
     """Return how many tasks of a kind may get seats besides those that have some.
 
-    A kind for whose tasks an account has no room leaves its group. If a ceiling has room for some,
-    one more is asked for: a take that refuses a task marks the account, and a scheduler is woken
-    when it has room again (lua/lib/kind/ceilings.lua).
+    A kind for whose tasks an account has no room leaves its group.
     """
     unseated = waiting.count - seated
     if unseated <= 0 or not waiting.asks:
@@ -63,10 +63,30 @@ def tasks_left(queue: QueueCopy, waiting: WaitingKind, seated: int) -> int:
         return unseated
     if room.tasks > 0:
         return int(room.tasks)
-    if room.tasks == 0 and seated and not room.by_rate:
-        return 1
     queue.on_full(waiting, room)
     return 0
+
+
+def larger_fitting(queue: QueueCopy, partitions: Sequence[PartitionCopy]) -> Sequence[WaitingKind]:
+    """Return the kinds of tenants that need more than a waiting seat and may fit there now.
+
+    Of each group only the kind that is next is returned.
+    """
+    if queue.tree is None or not queue.blocked.strict:
+        return ()
+    queue.begin_plan()
+    groups = queue.blocked.fitting(partitions, [*queue.blocked.strict])
+    kinds = [queue.tree.first_of(group) for group in groups]
+    return [waiting for waiting in kinds if waiting is not None]
+
+
+def gives_way(queue: QueueCopy, kind: Kind, larger: Iterable[WaitingKind]) -> bool:
+    """Return whether a taken task leaves its seat to a larger task of a tenant that goes before.
+
+    Without the slot of the taken task the larger task has no room, and its tenant's turn is lost.
+    """
+    tree = queue.tree
+    return tree is not None and any(tree.goes_before(w.kind.tenant, kind.tenant) for w in larger)
 
 
 class AgeTurns:
@@ -95,7 +115,8 @@ class AgeTurns:
                 unseated = tasks_left(queue, waiting, self.seated.get(waiting, 0))
                 if unseated > 0:
                     return waiting, unseated
-            self._tried.add(group)
+            if not waiting.full:  # a kind that has left its group says nothing about the others
+                self._tried.add(group)
 
     def limit(self, waiting: WaitingKind, unseated: int) -> int:
         """Return how many seats are of use for a pick."""

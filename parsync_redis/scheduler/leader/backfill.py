@@ -4,7 +4,7 @@ So small tasks do not starve large ones. The leader's ticks tell schedulers that
 The key has a TTL, so the bookings of a dead leader lapse.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from math import ceil
 from typing import Any, Final, cast
@@ -16,10 +16,19 @@ from ...model.near import settled
 from ...model.needs import Resources, parse_needs
 from ...model.node import Node
 from ...model.times import LearntTimes
-from ...placement.backfill import MAX_BOOKINGS, LargeTask, choose, nearest, unused
+from ...placement.backfill import (
+    MAX_BOOKINGS,
+    MOST_LOOKS,
+    NEAREST,
+    LargeTask,
+    by_lack,
+    choose,
+    makes_room,
+    unused,
+)
 from ...placement.facts import NodeFacts
 from ...placement.forecast import ExpectedEnd
-from ...store.reads.live_nodes import facts_of, read_holders
+from ...store.reads.live_nodes import LiveNode, facts_of, read_holders
 from ...store.reads.times import read_times
 from ...store.reads.views import Directory, read_booked, read_live_nodes
 from ...store.repair.lost_leases import now_ms
@@ -50,6 +59,7 @@ class BackfillDuty:
         self._ages = AgeTracker(lease_s)
         # by id, of the tasks that held a node at the last look
         self._kinds: dict[str, str] = {}
+        self._kinds_before: dict[str, str] = {}
         self._apps = Directory(store)
         # perhaps the leader before this one has booked, or a writer that sets no TTL
         self.booked = True
@@ -80,25 +90,74 @@ class BackfillDuty:
         before = read_booked(store)
         states = {state.node.name: state for state in chain.from_iterable(read_live_nodes(store))}
         alive = {name for name, state in states.items() if state.node.state != "down"}
-        nodes: dict[str, list[NodeFacts]] = {}
         needs: dict[str, Resources] = {}
+        by_kind: dict[str, list[NodeFacts]] = {}
         for text in (large_kind.kind for large_kind in large):
             kind = Kind.of(text)
             needs[text] = parse_needs(settled(kind.needs, alive))
             booked = [booking.node for booking in before if booking.kind == text]
             facts = [facts_of(state, kind.name, apps) for state in states.values()]
-            nodes[text] = nearest(needs[text], facts, booked)
-        candidates: dict[int, dict[str, Node]] = {}
-        for name in {node.name for node in chain.from_iterable(nodes.values())}:
-            candidates.setdefault(states[name].partition, {})[name] = states[name].node
+            by_kind[text] = by_lack(needs[text], facts, booked)
         now = now_ms(store)
-        ends_by_node = self._expected_ends(candidates, now)
+        with_turns = {kind.kind for kind in large if kind.turn_numbers is not None}
+        nodes, ends_by_node = self._look(by_kind, needs, with_turns, states, now)
         previous = unused(before, ends_by_node, self._kinds)
-        waiting = [LargeTask(kind, needs[kind], task, 1000 * ages[task]) for task, kind in tasks]
+        waiting = [
+            LargeTask(kind, needs[kind], task, 1000 * ages[task])
+            for task, kind in _in_turn(large, tasks)
+        ]
         open_nodes = sum(
             state.node.state == "up" and not state.node.draining for state in states.values()
         )
         return choose(waiting, nodes, ends_by_node, previous, open_nodes, now)
+
+    def _look(
+        self,
+        by_kind: Mapping[str, Sequence[NodeFacts]],
+        needs: Mapping[str, Resources],
+        with_turns: Collection[str],
+        states: Mapping[str, LiveNode],
+        now: int,
+    ) -> tuple[dict[str, list[NodeFacts]], dict[str, list[ExpectedEnd]]]:
+        """Return by kind the nodes that may be booked, and by node the tasks that hold it.
+
+        by_kind: those that could hold its tasks, of which the first are looked at.
+        with_turns: the kinds with tenants. Nodes that such a tenant has won are left out.
+        """
+        nodes: dict[str, list[NodeFacts]] = {text: [] for text in by_kind}
+        ends_by_node: dict[str, list[ExpectedEnd]] = {}
+        self._kinds_before = self._kinds
+        self._kinds = {}
+        for start in range(0, MOST_LOOKS * NEAREST, NEAREST):
+            looked_at = {
+                text: facts[start : start + NEAREST]
+                for text, facts in by_kind.items()
+                if not start or (text in with_turns and len(nodes[text]) < NEAREST)
+            }
+            if not any(looked_at.values()):
+                break
+            candidates: dict[int, dict[str, Node]] = {}
+            for name in {node.name for node in chain.from_iterable(looked_at.values())}:
+                if name not in ends_by_node:
+                    candidates.setdefault(states[name].partition, {})[name] = states[name].node
+            ends_by_node |= self._expected_ends(candidates, now)
+            for text, facts in looked_at.items():
+                nodes[text] += [
+                    node
+                    for node in facts
+                    if text not in with_turns
+                    or not self._is_won(text, needs[text], ends_by_node.get(node.name, ()))
+                ]
+        return nodes, ends_by_node
+
+    def _is_won(self, kind: str, needs: Resources, ends: Sequence[ExpectedEnd]) -> bool:
+        """Return whether a task of the same tenant makes room for a task of a kind when it ends."""
+        tenant = split_kind(kind).tenant
+        return any(
+            makes_room(end.holder, needs)
+            and split_kind(self._kinds.get(end.holder.task, "")).tenant == tenant
+            for end in ends
+        )
 
     def _tasks(self, large: Sequence[LargeKind]) -> list[tuple[str, str]]:
         """Return the first waiting tasks of these kinds, each with its kind, in the queue's order.
@@ -126,13 +185,13 @@ class BackfillDuty:
             for p, nodes in nodes_by_partition.items()
             for holder in read_holders(store, p, [*nodes.values()])
         ]
-        new = [holder.task for holder in holders if holder.task not in self._kinds]
-        kinds = self._kinds
+        kinds = self._kinds_before
+        new = [holder.task for holder in holders if holder.task not in kinds]
         if new:
             statuses = store.statuses(map(encode_id, new))
             # a task without a name is read again at the next look
             kinds = kinds | {task.id: task.kind for task in statuses if task.name}
-        self._kinds = {
+        self._kinds |= {
             holder.task: kinds[holder.task] for holder in holders if holder.task in kinds
         }
         times = read_times(store) if holders else LearntTimes()
@@ -148,3 +207,17 @@ class BackfillDuty:
             until_ms = learnt.end_ms(holder.since_ms, now) if learnt else None
             ends_by_node.setdefault(holder.node, []).append(ExpectedEnd(holder, until_ms))
         return ends_by_node
+
+
+def _in_turn(large: Sequence[LargeKind], tasks: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the tasks that may have bookings, in their turns.
+
+    tasks: (id, kind) in the order of the queue, which decides without tenants.
+    """
+    numbers = {
+        kind.kind: iter(kind.turn_numbers) for kind in large if kind.turn_numbers is not None
+    }
+    if not numbers:
+        return [*tasks]
+    numbered = [(next(numbers[kind], None), task, kind) for task, kind in tasks if kind in numbers]
+    return [(task, kind) for number, task, kind in sorted(n for n in numbered if n[0] is not None)]

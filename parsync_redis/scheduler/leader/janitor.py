@@ -33,6 +33,7 @@ from .offers import OfferDuty
 from .places import PlaceDuty
 from .policy import PolicyDuty
 from .schedulers import SchedulerDuty
+from .used_shares import UsedShareDuty
 
 log = logging.getLogger("parsync.scheduler")
 
@@ -63,8 +64,9 @@ class Janitor:
         self.black_holes = BlackHoleDuty(store, partitions, lease_s)
         self.damage = DamageDuty(store, partitions, lease_s, pause)
         self.backfill = BackfillDuty(store, lease_s, large)
-        self.policy = PolicyDuty(store)
+        self.policy = PolicyDuty(store, lease_s)
         self.allotments = AllotmentDuty(store)
+        self.used_shares = UsedShareDuty(store)
 
     def reset(self, partitions: Collection[int] | None = None) -> None:
         """Judge nobody for one lease: the server restarted, or this process has just become leader.
@@ -96,6 +98,7 @@ class Janitor:
         guarded(self._store, "offers", self.offers.work, clock(), self.nodes.names, self.nodes.up)
         guarded(self._store, "policy", self.policy.work, clock())
         guarded(self._store, "allotments", self.allotments.work)
+        guarded(self._store, "used shares", self.used_shares.work, self.policy.policy)
         guarded(self._store, "backfill", self.backfill.work, clock())
 
 

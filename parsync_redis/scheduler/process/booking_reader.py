@@ -16,8 +16,9 @@ from ...store.reads.times import read_times_of
 from ...store.reads.views import read_booked, read_holds
 from ...store.repair.lost_leases import now_ms
 from ...store.store import Store
+from ..core.booking_turns import BookingTurns
 from ..core.core import Core
-from ..core.large_kinds import LargeKind, LeastAsked, find_large
+from ..core.large_kinds import LargeKind, LeastAsked, find_large, large_groups
 from ..core.reservations import BarredNodes
 from .guarded import unless_away
 
@@ -59,7 +60,7 @@ class BookingReader:
         queue = self._core.queue
         self._least.see(islice(queue.groups, MAX_GROUPS), now_s)
         queue.find_full(queue.blocked.strict)
-        self._large = find_large(queue.blocked.strict, self._least) if queue.blocked.strict else ()
+        self._large = self._find_large() if queue.blocked.strict else ()
         if not self.heard and not queue.barred:
             return
         barred = BarredNodes()
@@ -71,6 +72,14 @@ class BookingReader:
                 if bookings:
                     barred = self._judge(bookings, held_back, now_s)
         self._core.on_barred(barred)
+
+    def _find_large(self) -> tuple[LargeKind, ...]:
+        """Return the large kinds without room, of tenants those that may have bookings."""
+        queue = self._core.queue
+        if queue.tree is None:
+            return find_large(queue.blocked.strict, self._least)
+        groups = large_groups(queue.blocked.strict, self._least)
+        return BookingTurns(queue, self._core.view, groups).large() if groups else ()
 
     def _read_held(self) -> dict[str, frozenset[str]]:
         """Return {task name -> the nodes that take no task of this name for now}.

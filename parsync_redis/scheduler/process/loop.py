@@ -127,14 +127,16 @@ class Scheduler:
         self._plans = PlanRunner(store, self.core)
         self._taken = TakenTasks(store, self.core)
         self.ticks = TickClock(time.monotonic())
+        renew_s = config.lease_s / RENEWALS_PER_LEASE
         self._duties = [
             PeriodicDuty(CONFIRM_S, lambda _: self._taken.confirm_due()),
             PeriodicDuty(config.lease_s, lambda _: self._taken.give_back_strays()),
             PeriodicDuty(OBSERVE_S, self._observe),
             PeriodicDuty(config.gap_s, self._backfill.work),
             PeriodicDuty(config.gap_s, lambda _: self._policy.work()),
+            PeriodicDuty(renew_s, lambda _: self._policy.read_shares()),
             PeriodicDuty(CHOOSE_EVERY_S, lambda _: self.core.waits.choose()),
-            PeriodicDuty(config.lease_s / RENEWALS_PER_LEASE, lambda _: self._say_well()),
+            PeriodicDuty(renew_s, lambda _: self._say_well()),
         ]
         self._only_read = False
         self._run_id = ""
@@ -203,8 +205,11 @@ class Scheduler:
     def _wait_s(self, now_s: float) -> float:
         """Return how long to wait for a message.
 
-        The wait ends when an own tick, a delayed task or the end of a rest is due.
+        The wait ends when an own tick, a delayed task or the end of a rest is due. There is no wait
+        while the next plan goes on with kinds that may have room again.
         """
+        if self.core.queue.full.any_roomier:
+            return 0.0
         due_s = self.ticks.due_s(self._interval_s)
         if self._rests and not self.ticks.is_own:
             due_s = now_s + self.config.gap_s / RESTS_PER_GAP

@@ -1,14 +1,18 @@
 """A scheduler's part in the policy: it reads what the policy says of tenants.
 
 The scheduler looks at the version once in a gap, and only while tasks of tenants wait. Without
-tenants nothing is read.
+tenants nothing is read. While the policy gives a tenant a half-life, the scheduler reads the used
+shares as often as the leader writes them.
 """
 
 import logging
 from typing import Any
 
 from ...errors import DamagedState
+from ...model.policy import Policy
+from ...model.used_share import SharesByTenant
 from ...store.policy import stored_policy
+from ...store.repair.lost_leases import now_ms
 from ...store.server.server_errors import is_damage
 from ...store.store import Store
 from ..core.core import Core
@@ -24,6 +28,7 @@ class PolicyReader:
         self._store = store
         self._core = core
         self._version: bytes | None = None
+        self._policy = Policy()
 
     def work(self) -> None:
         """Read the policy, if tenants wait and its version is new.
@@ -44,7 +49,28 @@ class PolicyReader:
             if version == self._version:
                 return
             try:
-                self._core.on_policy(stored_policy(self._store).policy)
+                self._policy = stored_policy(self._store).policy
+                self._core.on_policy(self._policy)
             except DamagedState as error:
                 log.warning("the shares of tenants stay as they are: %s", error)
             self._version = version
+
+    def read_shares(self) -> None:
+        """Read the used shares, if tenants wait and the policy has a half-life.
+
+        A key of another type counts as empty: past use counts for nobody until the leader has
+        written the key anew.
+        """
+        queue = self._core.queue
+        if queue.tree is None:
+            return
+        if not self._policy.longest_half_life_s:
+            queue.set_used_shares({})
+            return
+        with unless_away(self._store):
+            try:
+                fields = self._store.read("hgetall", self._store.keys.shared("shares"))
+            except DamagedState:
+                fields = {}
+            shares = SharesByTenant.of(fields)
+            queue.set_used_shares(shares.at(now_ms(self._store), self._policy))

@@ -156,13 +156,13 @@ class TaskEntry:
         return self.ended_ms or (self.line.submitted_ms if self.line else 0)
 
 
-def find_tasks(store: Store, query: TaskQuery) -> FoundTasks:
-    """Return the tasks of a query.
+def find_tasks(store: Store, query: TaskQuery, most_looked: int = MAX_LOOKED) -> FoundTasks:
+    """Return the tasks of a query, after about `most_looked` tasks at most.
 
     Raises ServerUnreachable, and AccessDenied for a login that may not list tasks.
     """
     if query.plain:
-        return list_bounded(store, query.states, query.limit, MAX_LOOKED)
+        return list_bounded(store, query.states, query.limit, most_looked)
     now_ms = server_ms(store)
     looked = 0
     part = ""
@@ -173,7 +173,7 @@ def find_tasks(store: Store, query: TaskQuery) -> FoundTasks:
         selected += [entry for entry in entries if matches(entry, query, now_ms)]
         if not query.sort and len(selected) >= query.limit:
             break
-        if looked >= MAX_LOOKED:
+        if looked >= most_looked:
             part = f"{looked:,} tasks were looked at"
             break
         if len(page) >= MAX_WAITING_LOOKED:
@@ -251,7 +251,8 @@ def _unplaced(store: Store, query: TaskQuery) -> Iterator[list[TaskEntry]]:
     if TaskState.WAITING in states:
         for rows in _scan(store, store.keys.queues("taken")):
             yield [TaskEntry(id) for id, _ in rows]
-        yield [TaskEntry(id) for id in waiting_ids(store, MAX_WAITING_LOOKED, query.name)]
+        waiting = (store, MAX_WAITING_LOOKED, query.name, query.accounts)
+        yield [TaskEntry(id) for id in waiting_ids(*waiting)]
         yield [TaskEntry(id) for id in later_ids(store, MAX_WAITING_LOOKED)]
     if TaskState.DEAD in states:
         yield [

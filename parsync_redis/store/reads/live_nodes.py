@@ -1,8 +1,10 @@
 """Nodes as they are now, the facts by which tasks are judged, and the tasks that hold slots."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...model.amount import THOUSANDTHS
 from ...model.apps import KnownTasks, digest_of
 from ...model.ids import decode_id, readable
 from ...model.needs import read_amounts
@@ -85,6 +87,26 @@ def live_nodes(
             )
         )
     return nodes
+
+
+def open_amounts(states: Iterable[LiveNode]) -> tuple[dict[str, int], dict[str, int]]:
+    """Return what the open ones of these nodes have, and what is not free there.
+
+    Both are in thousandths by name, `slots` too; devices are summed by their kinds.
+    """
+    totals = Counter[str]()
+    used = Counter[str]()
+    for state in states:
+        if state.node.state != "up" or state.node.draining:
+            continue
+        slots = state.node.offer.slots
+        totals["slots"] += slots * THOUSANDTHS
+        used["slots"] += (slots - state.free) * THOUSANDTHS
+        for name, amount in state.node.offer.amounts:
+            resource = name.partition("@")[0]
+            totals[resource] += amount
+            used[resource] += amount - state.amounts_left.get(name, amount)
+    return dict(totals), dict(used)
 
 
 def facts_of(state: LiveNode, name: str, apps: Mapping[str, KnownTasks]) -> NodeFacts:

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any, Final
 
 from ...model.ids import readable
+from ...model.kind import split_kind
 from ...model.limits import MAX_BATCH
 from ...model.status import TaskStatus
 from ...model.task import FINAL, TaskState
@@ -106,12 +107,17 @@ def latest_dead(store: Store, limit: int) -> list[tuple[float, str]]:
     return sorted(chain.from_iterable(map(_pairs, pages)), reverse=True)
 
 
-def waiting_ids(store: Store, limit: int, name: str = "*") -> list[str]:
-    """Return the ids of the first tasks of all kinds whose name matches, in queue order."""
+def waiting_ids(
+    store: Store, limit: int, name: str = "*", accounts: Collection[str] = ()
+) -> list[str]:
+    """Return the ids of the first tasks of some kinds, in queue order.
+
+    name: a pattern of the names. accounts: to which the tasks must count.
+    """
     kinds = sorted(
         (line.first, shard, kind)
         for shard, kind, line in read_lines(store)
-        if fnmatchcase(kind.partition(" ")[0], name)
+        if fnmatchcase(kind.partition(" ")[0], name) and counts_to(kind, accounts)
     )
     first_ids: list[tuple[float, str]] = []
     for start in range(0, len(kinds), _KINDS_PER_READ):
@@ -126,6 +132,11 @@ def waiting_ids(store: Store, limit: int, name: str = "*") -> list[str]:
             firsts = [_pairs(page) for page in pages]
         first_ids = sorted({*first_ids, *chain.from_iterable(firsts)})[:limit]
     return [id for _, id in first_ids]
+
+
+def counts_to(kind: str, accounts: Collection[str]) -> bool:
+    """Return whether tasks of a kind count to each of these accounts."""
+    return not accounts or set(accounts) <= {account.name for account in split_kind(kind).accounts}
 
 
 def _pairs(page: Sequence[tuple[bytes, float]]) -> list[tuple[float, str]]:

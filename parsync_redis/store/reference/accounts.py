@@ -14,6 +14,7 @@ from ...model.amount import THOUSANDTHS, amount_text, read_amount
 from ...model.apart import undeclared
 from ...model.kind import Kind
 from ...model.needs import parse_needs
+from ...model.policy import DECLARED_MARK, LimitEntry
 from .records import World
 
 _CEILING_WORD: Final = re.compile(r"([a-z][a-z0-9_.]*)=([\d.]+)")
@@ -69,7 +70,7 @@ class KeptCeiling:
         allowed = {
             name: read_amount(amount)
             for name, amount in _CEILING_WORD.findall(text)
-            if name not in ("rate", "burst", "shards")
+            if name not in ("rate", "burst", "shards", "declared")
         }
         divided = " shards=" in text
         if rate is None:
@@ -92,6 +93,12 @@ class KeptCeiling:
         )
 
 
+def is_covered(ceilings: Mapping[str, str], name: str) -> bool:
+    """Return whether an entry of the policy counts for a limit in place of what an app declares."""
+    texts = [ceilings.get(name), ceilings.get(pattern_of(name))]
+    return any(text and DECLARED_MARK not in text for text in texts)
+
+
 class Accounts:
     """The accounts of a shard, and their ceilings."""
 
@@ -108,6 +115,19 @@ class Accounts:
         """Return the ceiling of an account, None without one."""
         return self.ceilings.get(account, self.ceilings.get(pattern_of(account)))
 
+    def declare(self, limits: Mapping[str, LimitEntry], shards: str) -> bool:
+        """Add limits that an app declares and that the shard does not know; return whether any."""
+        suffix = f" shards={shards}" if shards.isdecimal() and int(shards) > 1 else ""
+        new = {
+            name: entry.ceiling + DECLARED_MARK + suffix
+            for name, entry in limits.items()
+            if name not in self.ceilings and not is_covered(self.ceilings, name)
+        }
+        self.ceilings |= new
+        if new:
+            self.let_try(new)
+        return bool(new)
+
     def _ceiling(self, account: str) -> KeptCeiling:
         """Return what the account may hold in this shard."""
         ceiling = KeptCeiling.of(self.ceiling_text(account) or "")
@@ -116,7 +136,7 @@ class Accounts:
     def line(self, account: str) -> str:
         """Return 'HELD of CEILING', as a scheduler hears it."""
         line = self.lines.get(account) or KeptAccount()
-        mark = " full" if line.full and self._ceiling(account).divided else ""
+        mark = " full" if line.full else ""
         return f"{line.text}{mark} of {self._own_text(account)}"
 
     def _own_text(self, account: str) -> str:
@@ -168,11 +188,13 @@ class Accounts:
         return self.lines.setdefault(account, KeptAccount())
 
     def room(self, kind: str, limit: int) -> int:
-        """Return how many tasks of a kind may be taken, `limit` at most."""
-        room = limit
-        for account, share in shares_of(kind):
-            room = min(room, self._room_in(account, share, limit))
-        return room
+        """Return how many tasks of a kind may be taken, `limit` at most.
+
+        With a limit of 0, the accounts without room for a task are marked as full.
+        """
+        tasks = max(1, limit)
+        rooms = [self._room_in(account, share, tasks) for account, share in shares_of(kind)]
+        return min([limit, *rooms])
 
     def _room_in(self, account: str, share: Mapping[str, int], limit: int) -> int:
         line = self._line(account)

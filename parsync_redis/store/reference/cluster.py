@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from ...model.replies import LIFE
 from ...model.text import LEADER
-from .records import Args
+from ...model.used_share import LEAST_USED, UsedShare
+from .records import Args, World
 
 
 class Weight(NamedTuple):
@@ -34,7 +35,8 @@ class LeaderLease:
 class Cluster:
     """The settings, dealt nodes and schedulers of a cluster, and the scripts on them."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: World) -> None:
+        self.world = world
         self.config: dict[str, str] = {}
         self.dealt: dict[str, Weight] = {}
         self.members: dict[str, int] = {}
@@ -42,6 +44,7 @@ class Cluster:
         self.epoch = 0
         self.stats: dict[str, dict[str, str]] = {}
         self.bookings: dict[str, str] = {}
+        self.shares: dict[str, UsedShare] = {}
 
     def configure(self, keys: Sequence[str], args: Args) -> list[str]:
         """Write the settings if there are none or `over` is set; return the settings."""
@@ -79,6 +82,20 @@ class Cluster:
         """Keep these nodes, and no others; return their number."""
         self.bookings = dict(args.rows)
         return len(args.rows)
+
+    def note_shares(self, keys: Sequence[str], args: Args) -> int:
+        """Note what tenants hold, and let what they used before fade; return how many are kept."""
+        now_ms = self.world.now_ms
+        for tenant, share_text, half_life_ms in args.rows:
+            share = float(share_text)
+            half_life_s = int(half_life_ms) / 1000
+            before = self.shares.get(tenant)
+            used = before.at(now_ms, half_life_s) if before else 0.0
+            if half_life_s and (used >= LEAST_USED or share):
+                self.shares[tenant] = UsedShare(used, share, now_ms)
+            else:
+                self.shares.pop(tenant, None)
+        return len(self.shares)
 
     def renew_scheduler(self, keys: Sequence[str], args: Args) -> list[Any]:
         """Renew, end or refuse a scheduler's membership; return leader, epoch and members.

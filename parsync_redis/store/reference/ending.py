@@ -111,7 +111,7 @@ class Ending(Tasks):
             else:
                 self._end(id, task, "cancelled", "expired", True)
                 expired.append(id)
-        self.write_kinds()
+        self._write_kinds(args.channel)
         self.sweep()
         return expired
 
@@ -120,7 +120,7 @@ class Ending(Tasks):
         replies: list[str] = []
         for (id,) in args.rows:
             replies += self._cancel(id, args.why, args.how)
-        self.write_kinds()
+        self._write_kinds(args.channel)
         return replies
 
     def _cancel(self, id: str, why: str, how: str) -> tuple[str, str]:

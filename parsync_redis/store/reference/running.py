@@ -99,7 +99,9 @@ class Running(Tasks):
     def give_back(self, keys: Sequence[str], args: Args) -> list[str]:
         """Return tasks that this scheduler took to the queue."""
         words = [self._give_back(args.scheduler, r.id, r.attempt, r.how, r.why) for r in args.rows]
-        self.write_kinds()
+        _, has_room = self.write_kinds()
+        if has_room:  # not for the tasks of this call: their scheduler has found no seat
+            self._wake(args.channel)
         return words
 
     def give_back_at(self, scheduler: str, id: str, attempt: str, how: str) -> str:
@@ -231,12 +233,14 @@ class Running(Tasks):
                 task.note_last()
             self._to_pending(id, task, due, renewed=renewed, kind=kind)
             return "again"
+        # a run that replaced its task has stored no result
+        next_cancelled = outcome == "again" or (outcome != "cancelled" and task.next is not None)
         self._end(
             id,
             task,
-            "cancelled" if outcome == "again" else outcome,
-            why,
-            outcome == "again" or unstored,
+            "cancelled" if next_cancelled else outcome,
+            "revoked" if next_cancelled and not why else why,
+            next_cancelled or unstored,
         )
         return "ok"
 

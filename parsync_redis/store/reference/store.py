@@ -47,7 +47,7 @@ class MemoryStore:
         self.published: list[tuple[str, str]] = []
         self.queues = [Queue(self) for _ in range(shards)]
         self.partitions: dict[int, Partition] = {}
-        self.cluster = Cluster()
+        self.cluster = Cluster(self)
         self._homes: dict[str, Queue | Partition | Cluster] = {"": self.cluster}
         self._homes |= {f"q{shard}": queue for shard, queue in enumerate(self.queues)}
 

@@ -10,8 +10,10 @@ from ...model.apps import KnownTasks, digest_of
 from ...model.kind import Kind, split_kind
 from ...model.needs import QUEUE_LABEL, parse_needs, parse_resources
 from ...model.order import PATIENCE_MS, order_of
+from ...model.policy import DECLARED_MARK
 from ...model.task import StoredState
 from ...placement.fits import fits
+from .accounts import is_covered
 from .records import RUNNING, Args, Job, Successor, Task
 from .tasks import Tasks
 
@@ -41,7 +43,7 @@ class Submitting(Tasks):
             expiry = self._after(options.get("expiry", ""))
             start = int(options["start"]) if "start" in options else None
             after = options.get("after", "")
-            word = self._admit(r.id, job, due, "wait" in options, after, expiry, start)
+            word = self._admit(r.id, job, due, options.get("wait", ""), after, expiry, start)
             if word != "submitted":
                 replies += [str(number), word]
         self._write_kinds(args.channel)
@@ -71,7 +73,7 @@ class Submitting(Tasks):
         start: int | None = None,
     ) -> str:
         """Submit one task and return its word."""
-        word = self._admit(id, job, due, wait, after, expiry, start)
+        word = self._admit(id, job, due, "1" if wait else "", after, expiry, start)
         self.write_kinds()
         return word
 
@@ -80,7 +82,7 @@ class Submitting(Tasks):
         id: str,
         job: Job,
         due: int | None,
-        wait: bool,
+        wait: str,
         after: str,
         expiry: int | None,
         start: int | None,
@@ -97,7 +99,7 @@ class Submitting(Tasks):
             kind = split_kind(job.kind)
             task_kind = split_kind(task.job.kind)
             asks_anew = (*task_kind[:2], task_kind.limits) != (*kind[:2], kind.limits)
-            if asks_anew and not wait and (refusal := self._judge(job)):
+            if asks_anew and (refusal := self._judge(job, wait)):
                 return refusal
             published_next = task.next is not None and task.next.job.publication
             if not (from_its_run and published_next):  # A published successor precedes a retry.
@@ -117,7 +119,7 @@ class Submitting(Tasks):
         )
         if task and not (anew and task.state.final and not revoked):
             return "exists"
-        if not wait and (refusal := self._judge(job)):
+        if refusal := self._judge(job, wait):
             return refusal
         self.forget(id)
         self.submitted += 1
@@ -136,7 +138,10 @@ class Submitting(Tasks):
         self.version = self.next_version
         return order_of(job.priority, self.version + 100 * start)
 
-    def _judge(self, job: Job) -> str:
+    def _judge(self, job: Job, wait: str) -> str:
+        """Return why the task is refused, '' if it is not. wait: an option of submit's row."""
+        if wait == "1":
+            return ""
         offers = [parse_resources(offer) for offer in set(self.shapes.values())]
         kind = split_kind(job.kind)
         knowing = [offer for offer in offers if self._knows(digest_of(offer), kind.name)]
@@ -147,7 +152,7 @@ class Submitting(Tasks):
         )
         if offers and not any(fits(offer, needs) for offer in knowing):
             return "infeasible"
-        return "nolimit" if self._lacks_limit(job.kind) else ""
+        return "nolimit" if not wait and self._lacks_limit(job.kind) else ""
 
     def _lacks_limit(self, kind: str) -> bool:
         """Return whether the policy does not know a limit of a kind."""
@@ -157,7 +162,13 @@ class Submitting(Tasks):
     def set_policy(self, keys: Sequence[str], args: Args) -> int:
         """Replace the ceilings, and let every account be tried again."""
         before = self.accounts.ceilings
-        ceilings = {row.account: row.text for row in args.rows}
+        texts = {row.account: row.text for row in args.rows}
+        ceilings = {name: text for name, text in texts.items() if text}
+        ceilings |= {
+            name: text
+            for name, text in before.items()
+            if DECLARED_MARK in text and name not in texts and not is_covered(ceilings, name)
+        }
         changes = {
             name
             for name in before.keys() | ceilings.keys()
@@ -209,6 +220,9 @@ class Submitting(Tasks):
             self.names.pop(old, None)
             self.apps.pop(old, None)
             moved = True
+        if self.accounts.declare(KnownTasks(args.tasks).limits, self.shards):
+            self.write_kinds()
+            self._wake(args.channel)
         if moved:
             self.apps_ms = max(self.apps_ms + 1, self.world.now_ms)
         return int(changed)

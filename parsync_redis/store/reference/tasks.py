@@ -98,8 +98,11 @@ class Waiting:
         self._touched[kind] = None
         return [queue.pop() for _ in range(min(limit, len(queue.orders)))]
 
-    def write_kinds(self) -> bool:
-        """Write a new version of each changed kind; return whether tasks of a new kind wait."""
+    def write_kinds(self) -> tuple[bool, bool]:
+        """Write a new version of each changed kind.
+
+        Returns whether tasks of a new kind wait, and whether a full account has room.
+        """
         began = False
         names = [*self._touched, *(f"={account}" for account in self.accounts.write())]
         for name in names:
@@ -115,7 +118,7 @@ class Waiting:
             else:
                 del self.kinds[kind]
         self._touched.clear()
-        return began or self.accounts.take_room()
+        return began, self.accounts.take_room()
 
     def sweep(self) -> None:
         """Forget ended kinds, the oldest first."""
@@ -273,8 +276,8 @@ class Tasks(Waiting):
         return None if delay_ms == "" else self.world.now_ms + int(delay_ms)
 
     def _write_kinds(self, channel: str) -> None:
-        """End a script that may have let tasks wait."""
-        if self.write_kinds():
+        """End a script that may have let tasks wait, or taken tasks out of accounts."""
+        if any(self.write_kinds()):
             self._wake(channel)
 
     def _end(self, id: str, task: Task, state: str, why: str, unseen: bool) -> None:

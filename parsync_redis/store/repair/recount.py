@@ -1,4 +1,7 @@
-"""Find accounts that differ from the tasks that count to them, and count these anew."""
+"""Find accounts that differ from the tasks that count to them, and count these anew.
+
+Used shares that cannot be read are forgotten.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,6 +9,8 @@ from typing import Final
 
 from ...errors import DamagedState
 from ...model.ids import readable
+from ...model.limits import MAX_BATCH
+from ...model.used_share import SharesByTenant
 from ..store import Store
 
 ACCOUNTS_PER_CALL: Final = 20
@@ -60,3 +65,22 @@ class Recounter:
                     flaw = "its line and the tasks that count to it contradict each other"
                     done = "" if self.dry else "counted anew"
                     self.tell(Finding(f"{key} {readable(account)[:200]}", flaw, done))
+
+
+def repair_shares(store: Store, tell: Callable[[Finding], object], dry: bool) -> None:
+    """Forget used shares that cannot be read, unless `dry`: past use counts anew from then on.
+
+    tell: is called with each finding.
+    """
+    key = store.keys.shared("shares")
+    try:
+        fields = SharesByTenant.of(store.read("hgetall", key)).unreadable
+    except DamagedState:
+        return  # a key of another type is found elsewhere
+    for start in range(0, 0 if dry else len(fields), MAX_BATCH):
+        rows = [(field, 0.0, 0.0) for field in fields[start : start + MAX_BATCH]]
+        store.run(store.commands.note_shares(rows))
+    for field in fields:
+        done = "" if dry else "forgotten: past use counts anew"
+        where = f"{key} {readable(field)[:200]}"
+        tell(Finding(where, "it is not the used share of a tenant", done))

@@ -40,6 +40,7 @@ COMES_BACK: Final[Sequence[str]] = (
     "times",
     "bookings",
     "streaks",
+    "shares",
     "events",
 )
 """Keys that may be deleted if they are damaged.

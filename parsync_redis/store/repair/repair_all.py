@@ -22,7 +22,7 @@ from ..scripts.calls.repair import Damage, QueueCounts
 from ..server.server_errors import AWAY, is_damage
 from ..store import Store
 from .lost_leases import now_ms, places_in, put_back_leases, runs_by_leases
-from .recount import Finding, Recounter
+from .recount import Finding, Recounter, repair_shares
 from .repair import keep, repair_keys, repair_task
 from .soundness import is_sound
 
@@ -53,6 +53,7 @@ SHARED_KEYS_WITH_TYPE: Final = (
     "bookings",
     "streaks",
     "policy",
+    "shares",
     "events",
 )
 KINDS_PER_ROUND_TRIP: Final = 5
@@ -377,6 +378,7 @@ def repair_all(
                 )
     if any(levels):
         repairer.repair_numbers(levels)
+    repair_shares(store, findings.append, dry)
     for p in sorted({*range(repairer.partitions), *partitions}):
         say(f"partition {p} of {repairer.partitions}")
         if dry:

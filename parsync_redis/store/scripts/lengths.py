@@ -33,9 +33,9 @@ _NEEDS_BYTES: Final = 2 * 16 + MAX_WORDS * 128 + MAX_ENCODED_ID + 16
 _SEAT_BYTES: Final = 128 + 6  # NODE/SLOT
 
 _NUMBER_ARGUMENTS: Final = (
-    "all at_most bin count cursor delay_ms epoch extras failed held inbox inc keep_s kept "
-    "known_inc length level limit max_starts most moved over partition partitions retention_s room "
-    "runs score shards since slots usual version"
+    "all at_most bin count cursor delay_ms epoch extras failed half_life_ms held inbox inc keep_s "
+    "kept known_inc length level limit max_starts most moved over partition partitions "
+    "retention_s room runs score share shards since slots usual version"
 )
 _LENGTHS: Final[Mapping[str, int]] = {
     **dict.fromkeys(_NUMBER_ARGUMENTS.split(), _NUMBER_BYTES),
@@ -61,6 +61,7 @@ _LENGTHS: Final[Mapping[str, int]] = {
     "seen": MAX_PROSE_BYTES,
     "seen_leader": _NAME_BYTES + _NUMBER_BYTES,
     "tasks": MAX_MESSAGE,
+    "tenant": MAX_MESSAGE,
     "what": MAX_KINDS_BYTES,
 }
 _LENGTHS_BY_VERB: Final[Mapping[tuple[str, str], int]] = {

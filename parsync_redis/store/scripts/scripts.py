@@ -174,19 +174,33 @@ def compose(header: Header, folder: Path, inline: bool = True) -> str:
     for line in later:
         text = text.replace(line, "", 1)
     head, tail = text.split(_RARE_MARK)
-    shared = [table, *later]
+
+    def keys_of(code: Sequence[str]) -> str:
+        """Return Lua for KEY of the keys that only this group uses."""
+        return header.resolve(header.table("".join(code))) if table else ""
+
     if counting_names:
+        names = {*_CONSTANT_NAME.findall("".join(counting))}
+        shared = [line for line in later if {*_CONSTANT_NAME.findall(line)} & names]
+        rare_lines = [line for line in later if line not in shared]
+        keys = keys_of(counting)
+        all_keys = keys_of([*rare, *counting])
+        for name in ("BASE", "KEY"):
+            if f"local {name} =" in keys:
+                all_keys = all_keys.replace(f"local {name} =", f"{name} =")
+        rare_texts = [all_keys, *rare_lines, *rare]
         nested = (
-            _made_when_called("in_full", rare, rare_names, "in_full = function") if rare else ""
+            _made_when_called("in_full", rare_texts, rare_names, "in_full = function")
+            if rare
+            else ""
         )
-        code = _made_when_called(
-            "counting", [*shared, *counting], counting_names, "", nested, inline
-        )
+        texts = [keys, *shared, *counting]
+        code = _made_when_called("counting", texts, counting_names, "", nested, inline)
         if nested:
             code += "function in_full()\n  counting()\n  return in_full()\nend\n"
         declared = "local counting, in_full\n" if nested else "local counting\n"
     elif rare_names:
-        code = _made_when_called("in_full", [*shared, *rare], rare_names)
+        code = _made_when_called("in_full", [keys_of(rare), *later, *rare], rare_names)
         declared = "local in_full\n"
     else:
         return head + _look_up_once(tail)

@@ -18,6 +18,7 @@ from .failover import failover
 from .moves import move_slots
 from .pace import soak, throughput
 from .play import Outcome, play
+from .several_storm import play_several
 
 SHOWN = 20
 
@@ -25,9 +26,10 @@ SHOWN = 20
 def run(args: argparse.Namespace) -> int:
     """Return the storm; 1 if a promise broke."""
     folder = args.folder or Path("build", "chaos", str(args.seed))
-    return tell(
-        play(args.seconds, args.seed, folder, say, args.every, args.rate), args.seed, folder
-    )
+    whole = args.seconds, args.seed, folder, say, args.every, args.rate
+    if args.servers == "one":
+        return tell(play(*whole), args.seed, folder)
+    return tell(play_several(*whole, loses=args.servers == "lagging"), args.seed, folder)
 
 
 def run_failover(args: argparse.Namespace) -> int:
@@ -119,6 +121,13 @@ def main() -> int:
         "--every", type=float, default=1.0, help="seconds from fault to fault, about"
     )
     storm.add_argument("--rate", type=float, default=12.0, help="tasks a second")
+    storm.add_argument(
+        "--servers",
+        choices=("one", "cluster", "lagging"),
+        default="one",
+        help="one; three primaries that are killed, and whose slots move; or three primaries that "
+        "are killed while their replicas lag, so that acknowledged writes are lost",
+    )
     storm.set_defaults(do=run)
     pace = verbs.add_parser(
         "throughput", help="tasks a second while processes are killed / undisturbed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import random
 import threading
 import time
@@ -93,7 +94,10 @@ class Book:
 
 
 class Submitter(threading.Thread):
-    """A client that submits tasks until it is stopped. `broken` is the bug that ended it."""
+    """A client that submits tasks until it is stopped. `broken` is the bug that ended it.
+
+    latencies_s: the time of each acknowledged submit. marker: hears the id of each.
+    """
 
     def __init__(
         self,
@@ -113,6 +117,15 @@ class Submitter(threading.Thread):
         self._client.requests.retry_for_s = retry_for_s
         self._halt = threading.Event()
         self.broken: Exception | None = None
+        self.latencies_s: list[float] = []
+        self.marker: queue.SimpleQueue[str | None] | None = None
+
+    def acknowledge(self, id: str, began_s: float) -> None:
+        """Record that a submit that began at this time was answered."""
+        self.latencies_s.append(time.monotonic() - began_s)
+        self.book.acknowledge(id)
+        if self.marker is not None:
+            self.marker.put(id)
 
     def stop(self) -> None:
         """Submit no more."""
@@ -174,6 +187,7 @@ class Client(Submitter):
         """
         task = self.make(self._dice)
         while True:
+            began_s = time.monotonic()
             try:
                 self._client.submit(WORK, id=id, **task)
             except InvalidInput as error:
@@ -185,7 +199,7 @@ class Client(Submitter):
                     return
                 self._halt.wait(0.1)
                 continue
-            self.book.acknowledge(id)
+            self.acknowledge(id, began_s)
             break
         if self._dice.random() < self.cancels:
             self._cancel(id)

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +16,9 @@ from parsync_redis.store.repair.losses import read_losses
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.store import Store
 
-from .clients import Book, Watcher, stop_all
+from .clients import Book, Client, Make, Submitter, Watcher, stop_all
 from .history import check_leases, check_runs, slots_of_runs
+from .limited import set_limits
 from .outage import Outage, pauses, touched, untold
 from .play import (
     DRAIN_S,
@@ -37,6 +38,7 @@ from .several import SeveralStack
 from .steady import Marker, Steady
 
 CLIENTS: Final = 4
+WINDOW: Final = 60
 LAG_S: Final = 0.6
 """Seconds for which a replica gets no writes before its primary is killed."""
 STOP_S: Final = 6.0
@@ -51,40 +53,51 @@ class Several:
     stack: SeveralStack
     store: Store
     book: Book
-    clients: list[Steady]
+    clients: Sequence[Submitter]
     watcher: Watcher
     marker: Marker
     outages: list[Outage] = field(default_factory=list)
+    step: Callable[[], None] = lambda: None
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass; restart members that end by themselves."""
+        """Let time pass; restart members that end by themselves, and do what is due (`step`)."""
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
             self.stack.supervise()
+            self.step()
             time.sleep(0.05)
 
 
 @contextmanager
-def several_at_work(stack: SeveralStack, rate: float, patience_s: float) -> Iterator[Several]:
+def several_at_work(
+    stack: SeveralStack, rate: float, patience_s: float, make: Make | None = None
+) -> Iterator[Several]:
     """Start a stack on several servers and its clients in an empty folder, and stop them at the
     end.
+
+    make: makes the tasks of clients that have at most WINDOW tasks open; without it clients submit
+    short tasks at a steady rate.
     """
     stack.folder.mkdir(parents=True, exist_ok=True)
     for old in stack.folder.iterdir():
         old.unlink()
     end_recording = Recorder(stack.folder, "client").watch()
-    clients = list[Steady]()
+    clients = list[Submitter]()
     try:
         stack.start()
         store = stack.store()
+        set_limits(store)
         book = Book()
         watcher = Watcher(stack.store(), book)
         marker = Marker(stack.store())
         for number in range(CLIENTS):
             name = f"client-{number}"
-            client = Steady(
-                stack.several.url, stack.cluster, name, book, rate / CLIENTS, patience_s, stack.seed
-            )
+            whose = stack.several.url, stack.cluster, name, book, rate / CLIENTS
+            client: Submitter
+            if make is None:
+                client = Steady(*whose, patience_s, stack.seed)
+            else:
+                client = Client(*whose, WINDOW, stack.seed, make)
             client.marker = marker.ids
             clients.append(client)
         for thread in (*clients, watcher, marker):

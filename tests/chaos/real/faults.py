@@ -11,18 +11,19 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import redis
 from redis.exceptions import RedisError
 
 from parsync_redis.cli.stack import Process
-from parsync_redis.store.server.connection import connect
+from parsync_redis.errors import ParsyncError
+from parsync_redis.wire.keys import Keys
 from tests.kit.waiting import ended
 
 from .proxy import MODES, Line
-from .stack import LEASE_S, Member, Stack, children, send
+from .stack import Member, Stack, children, send
 
 MOST_WORKERS: Final = 2
 MOST_SCHEDULERS: Final = 2
@@ -38,6 +39,8 @@ class Storm:
         self.stack = stack
         self.lines = lines
         self.say = say
+        self.lease_s = stack.lease_s
+        self.faults: Mapping[str, Fault] = FAULTS
         self.dice = random.Random(seed)
         self.counts: Counter[str] = Counter()
         self.server_up_s: list[float] = []
@@ -45,7 +48,7 @@ class Storm:
         self._busy_lines: set[str] = set()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
-        self._admin = connect(stack.server.url, timeout_s=2.0)
+        self._keys = Keys(stack.cluster)
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -73,10 +76,10 @@ class Storm:
 
     def strike(self) -> None:
         """Cause one fault, of a kind that is possible now."""
-        kinds = list(FAULTS)
+        kinds = list(self.faults)
         while kinds:
-            kind = self.dice.choices(kinds, [FAULTS[kind][0] for kind in kinds])[0]
-            what = FAULTS[kind][1](self)
+            kind = self.dice.choices(kinds, [self.faults[kind][0] for kind in kinds])[0]
+            what = self.faults[kind][1](self)
             if what:
                 self.counts[kind] += 1
                 self.say(f"{kind}: {what}")
@@ -94,11 +97,13 @@ class Storm:
         return self.dice.choice(free) if free else None
 
     def _leader(self) -> Member | None:
+        key = self._keys.shared("leader")
         try:
-            text = self._admin.hget("parsync:{chaos}:leader", "holder") or b""
-        except RedisError:
+            with self.stack.client_of(key) as client:
+                text: Any = client.hget(key, "holder") or b""
+        except (ParsyncError, RedisError):
             return None
-        name = text.decode().partition(" ")[0]  # type: ignore[union-attr]
+        name = text.decode().partition(" ")[0]
         return next((member for member in self._free(worker=False) if member.name == name), None)
 
     def _back_after(self, member: Member, seconds: float) -> None:
@@ -117,7 +122,7 @@ class Storm:
         """Send SIGKILL to a worker and all its processes."""
         if (member := self._one(worker=True)) is None:
             return None
-        away_s = self.dice.uniform(0.1, 4 * LEASE_S)
+        away_s = self.dice.uniform(0.1, 4 * self.lease_s)
         self.stack.signal(_process(member), signal.SIGKILL)
         self._back_after(member, away_s)
         return f"{member.name}, away {away_s:.1f} s"
@@ -126,7 +131,7 @@ class Storm:
         """Send SIGKILL to a worker's main process only: its pool processes become orphans."""
         if (member := self._one(worker=True)) is None:
             return None
-        away_s = self.dice.uniform(0.1, 2 * LEASE_S)
+        away_s = self.dice.uniform(0.1, 2 * self.lease_s)
         send(_process(member).popen.pid, signal.SIGKILL)
         self._back_after(member, away_s)
         return f"{member.name}, away {away_s:.1f} s"
@@ -153,7 +158,7 @@ class Storm:
     def _kill_scheduler(self, member: Member | None) -> str | None:
         if member is None:
             return None
-        away_s = self.dice.uniform(0.1, 3 * LEASE_S)
+        away_s = self.dice.uniform(0.1, 3 * self.lease_s)
         self.stack.signal(_process(member), signal.SIGKILL)
         self._back_after(member, away_s)
         return f"{member.name}, away {away_s:.1f} s"
@@ -163,7 +168,7 @@ class Storm:
         if member is None:
             return None
         process = _process(member)
-        seconds = self.dice.uniform(0.3, 2.0) * LEASE_S
+        seconds = self.dice.uniform(0.3, 2.0) * self.lease_s
         member.busy = True
         self.stack.signal(process, signal.SIGSTOP)
 
@@ -181,7 +186,7 @@ class Storm:
         if (member := self._one(worker=True)) is None:
             return None
         process = _process(member)
-        seconds = self.dice.uniform(0.3, 2.0) * LEASE_S
+        seconds = self.dice.uniform(0.3, 2.0) * self.lease_s
         member.busy = True
         send(process.popen.pid, signal.SIGSTOP)
 
@@ -197,7 +202,7 @@ class Storm:
         if (member := self._one(worker=True)) is None:
             return None
         process = _process(member)
-        seconds = self.dice.uniform(1.0, 2.5) * LEASE_S
+        seconds = self.dice.uniform(1.0, 2.5) * self.lease_s
         self.stack.signal(process, signal.SIGSTOP)
         self._back_after(member, 0.1)
         self.later(seconds, lambda: self.stack.signal(process, signal.SIGCONT))
@@ -232,7 +237,7 @@ class Storm:
             return None
         name = self.dice.choice(sorted(free))
         mode = self.dice.choice((*MODES, "reset"))
-        seconds = self.dice.uniform(0.2, 2.0) * LEASE_S
+        seconds = self.dice.uniform(0.2, 2.0) * self.lease_s
         cuts = self.dice.randint(1, 4)
         line = self.lines[name]
         if mode == "reset":
@@ -275,7 +280,7 @@ class Storm:
             return None
         self._server_busy = True
         pid = self.stack.server.process.pid
-        seconds = self.dice.uniform(0.2, 1.5) * LEASE_S
+        seconds = self.dice.uniform(0.2, 1.5) * self.lease_s
         send(pid, signal.SIGSTOP)
 
         def go_on() -> None:
@@ -285,11 +290,16 @@ class Storm:
         self.later(seconds, go_on)
         return f"for {seconds:.1f} s"
 
+    def server_key(self) -> str:
+        """Return a key of the server on which the next command of an operator is carried out."""
+        return self._keys.shared("config")
+
     def _admin_call(self, what: str, *words: Any) -> str | None:
         if self._server_busy:
             return None
         try:
-            self._admin.execute_command(*words)
+            with self.stack.client_of(self.server_key()) as client:
+                client.execute_command(*words)
         except redis.exceptions.ResponseError as error:
             return f"{what} ({error})"
         except RedisError:
@@ -317,7 +327,7 @@ class Storm:
 
     def fill_memory(self) -> str | None:
         """Fill the server's memory for a while."""
-        seconds = self.dice.uniform(0.3, 1.5) * LEASE_S
+        seconds = self.dice.uniform(0.3, 1.5) * self.lease_s
         if self._admin_call("", "CONFIG", "SET", "maxmemory", 1) is None:
             return None
         self.later(seconds, self._empty_memory)
@@ -325,7 +335,8 @@ class Storm:
 
     def _empty_memory(self) -> None:
         try:
-            self._admin.execute_command("CONFIG", "SET", "maxmemory", 0)
+            with self.stack.client_of(self.server_key()) as client:
+                client.execute_command("CONFIG", "SET", "maxmemory", 0)
         except RedisError:
             # the server is away; one that was killed has forgotten it, too
             self.later(0.2, self._empty_memory)
@@ -336,7 +347,13 @@ def _process(member: Member) -> Process:
     return member.process
 
 
-FAULTS: Final[dict[str, tuple[float, Callable[[Storm], str | None]]]] = {
+Fault = tuple[float, Callable[[Any], str | None]]
+"""The frequency of a fault, and the function of a storm that causes it.
+
+The function returns a text, or None if it can cause no fault now.
+"""
+
+FAULTS: Final[Mapping[str, Fault]] = {
     "kill worker": (3.0, Storm.kill_worker),
     "kill worker's main process": (2.0, Storm.kill_main),
     "kill pool process": (4.0, Storm.kill_child),
@@ -358,7 +375,4 @@ FAULTS: Final[dict[str, tuple[float, Callable[[Storm], str | None]]]] = {
     "rewrite append-only file": (0.5, Storm.rewrite),
     "memory full": (1.0, Storm.fill_memory),
 }
-"""The faults: the frequency of each, and the function that causes it.
-
-The function returns a text, or None if it can cause no fault now.
-"""
+"""The faults on a stack with one server."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from parsync_redis.client.requests import CLIENT_RETRY_FOR_S
 from parsync_redis.store.server.embedded import EmbeddedServer, find_wheel
-from tests.kit.moving import Move, can_move_at_once
+from tests.kit.moving import Move, can_move_at_once, other_primaries
 
 from .failover import Several, drain, several_at_work
 from .outage import pauses
@@ -40,15 +40,11 @@ def move_slots(moves: int, seed: int, folder: Path, say: Say, rate: float = 30.0
         counts = Counter[str]()
         at_once = can_move_at_once(stack.several)
         for number in range(moves):
-            key = draw(field, dice)
             how = "at once" if at_once and number % 2 else "key by key"
-            move = Move(stack.several, key, dice.choice(others(field, key)))
-            (Move.at_once if how == "at once" else in_pieces)(move)
+            what = move_one(field, dice, how)
             counts[how] += 1
             spans.append((field_s := time.monotonic(), field_s))
-            say(
-                f"{field_s - begun_s:7.1f} s  {key.rpartition(':')[0]} to {move.target.port}, {how}"
-            )
+            say(f"{field_s - begun_s:7.1f} s  {what}")
             field.pass_time(BETWEEN_S)
         moved = spans[0][0] if spans else quiet_s, time.monotonic()
         drain(field, outcome, say)
@@ -69,11 +65,18 @@ def draw(field: Several, dice: random.Random) -> str:
     return dice.choices(kinds, (5, 4, 1))[0]()
 
 
+def move_one(field: Several, dice: random.Random, how: str) -> str:
+    """Move the slot of a key to another primary, `at once` or `key by key`; return what moved."""
+    key = draw(field, dice)
+    move = Move(field.stack.several, key, dice.choice(others(field, key)))
+    (Move.at_once if how == "at once" else in_pieces)(move)
+    return f"{key.rpartition(':')[0]} to {move.target.port}, {how}"
+
+
 def others(field: Several, key: str) -> list[EmbeddedServer]:
     """Return the primaries that do not have this key."""
     cluster = field.stack.several
-    mine = cluster.primary_of(key)
-    return [server for server in cluster.servers[: cluster.primaries] if server is not mine]
+    return other_primaries(cluster, cluster.primary_of(key))
 
 
 def in_pieces(move: Move) -> None:

@@ -1,6 +1,7 @@
 """Tell the losses that an outage of a primary explains from those that it does not. Pure.
 
 touched     tasks about which a primary answered just before it was replaced by a replica that lagged: they are exempt
+exceeded    limits that were exceeded by runs which no lossy outage explains
 untold      lost tasks of which `losses` says nothing
 longest     how long the partitions of the living primaries were without a commit
 """
@@ -8,14 +9,19 @@ longest     how long the partitions of the living primaries were without a commi
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from parsync_redis.store.repair.losses import Loss
+from tests.kit.unit_locks import Units
 
-from .history import Event
+from .history import Event, Run
+
+REPLICATION_S: Final = 0.1
+"""Seconds that a replica may be behind its primary while nothing is wrong."""
 
 _OF_PARTITION: Final = ("commit", "release")
 
@@ -62,6 +68,35 @@ def _is_of(event: Event, outage: Outage, shard_of: Callable[[str], int]) -> bool
     if event.verb in _OF_PARTITION:
         return int(event.item["partition"]) in outage.partitions
     return shard_of(event.task) in outage.shards
+
+
+def exceeded(
+    runs: Iterable[Run], units: Units, outages: Sequence[Outage], again_s: float
+) -> list[str]:
+    """Return a sentence for each limit that runs exceeded, by their ticks.
+
+    A run does not count if it began between the cut of a lossy outage and again_s seconds after the
+    outage: the server may have forgotten its take, or what another server may hold.
+    """
+    unsure = [
+        (outage.cut_s - REPLICATION_S, outage.until_s + again_s)
+        for outage in outages
+        if outage.loses
+    ]
+    changes = defaultdict[str, list[tuple[float, int, Run]]](list)
+    for run in runs:
+        if any(first_s <= run.began_s <= last_s for first_s, last_s in unsure):
+            continue
+        for name, count in units.of_runs.get((run.task, run.attempt, run.pid), {}).items():
+            changes[name] += [(run.began_s, count, run), (run.last_s, -count, run)]
+    sentences = []
+    for name, changes_of_limit in changes.items():
+        held = 0
+        for _, change, run in sorted(changes_of_limit, key=lambda change: change[:2]):
+            held += change
+            if change > 0 and held > units.at_once[name]:
+                sentences.append(f"{held} units of {name} of {units.at_once[name]}: {run}")
+    return sentences
 
 
 def untold(

@@ -13,7 +13,7 @@ from typing import Any
 
 from parsync_redis.store.store import Store
 from tests.kit.oracle.audit import audit
-from tests.kit.unit_locks import read_units
+from tests.kit.unit_locks import Units, read_units
 
 from .app import TICKS
 from .clients import Book, Client, Make, Watcher, mixed, stop_all
@@ -28,7 +28,7 @@ from .history import (
     read_ticks,
     slots_of_runs,
 )
-from .limited import accounts_left, set_limits
+from .limited import accounts_left, freed_after_s, set_limits
 from .proxy import Line
 from .recorder import Recorder
 from .stack import LEASE_S, PARTITIONS, Stack
@@ -122,14 +122,14 @@ def play(
             seed,
             lambda what: say(f"{time.monotonic() - begun_s:7.1f} s  {what}"),
         )
-        _storm(storm, field.book, seconds, every_s, say)
+        storm_for(storm, field.book, seconds, every_s, say)
         _calm(storm, field, outcome, say)
     note_deaths(field.stack, outcome, begun_s, say)
     _check(field.stack, storm, field.book, outcome)
     return outcome
 
 
-def _storm(storm: Storm, book: Book, seconds: float, every_s: float, say: Say) -> None:
+def storm_for(storm: Storm, book: Book, seconds: float, every_s: float, say: Say) -> None:
     """Cause faults about every `every_s`, the first after a quiet moment."""
     end_s = time.monotonic() + seconds
     next_s = time.monotonic() + 1.0
@@ -241,14 +241,24 @@ def check_histories(
     outcome.figures["histories_wrong"] = len(wrong)
 
 
-def check_units(folder: Path, outcome: Outcome) -> None:
-    """Check that no run was beyond its limits."""
-    units = read_units(folder)
-    outcome.broken += units.overruns
+def check_units(
+    stack: Stack, outcome: Outcome, judge: Callable[[Sequence[Run], Units], list[str]] | None = None
+) -> None:
+    """Check that no run was beyond its limits, by its locks; or what `judge` finds by their times.
+
+    unit_free_leases: how long the units of killed runs were held.
+    """
+    units = read_units(stack.folder)
+    runs = runs_of(stack.folder)
+    overruns = units.overruns if judge is None else judge(runs, units)
+    freed_s = freed_after_s(runs, events_of(stack.folder), units)
+    outcome.broken += overruns
     outcome.figures |= {
-        "overruns": len(units.overruns),
+        "overruns": len(overruns),
+        "overruns_by_locks": len(units.overruns),
         "units_of_limits": dict(sorted(units.locked.items())),
         "last_units": dict(sorted(units.last.items())),
+        "unit_free_leases": percentiles([seconds / stack.lease_s for seconds in freed_s]),
     }
 
 
@@ -278,7 +288,7 @@ def _check(stack: Stack, storm: Storm, book: Book, outcome: Outcome) -> None:
     twice = [*check_leases(events), *check_runs(runs, slots_of_runs(events))]
     outcome.broken += twice
     check_histories(events, ends, end_s, outcome)
-    check_units(stack.folder, outcome)
+    check_units(stack, outcome)
     placed = [first_after(up_s, events) for up_s in storm.server_up_s]
     outcome.figures |= {
         "faults": sum(storm.counts.values()),

@@ -7,10 +7,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+import redis
+
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.server.embedded_cluster import EmbeddedCluster
 from parsync_redis.store.server.slot_map import SlotMap, slot_of
 from parsync_redis.store.store import Store
+from parsync_redis.wire.keys import DEFAULT_SHARDS_OF_SEVERAL
 
 from .proxy import Line
 from .stack import Spec, Stack
@@ -35,6 +38,7 @@ class SeveralStack(Stack):
     workers: tuple[Spec, ...] = NODES
     cluster: str = NAME
     partitions: int = 6
+    shards: int = DEFAULT_SHARDS_OF_SEVERAL
     lease_s: float = 4.0
     program: str | None = None
     several: EmbeddedCluster = field(init=False)
@@ -55,13 +59,21 @@ class SeveralStack(Stack):
 
     def addresses(self, line: Line | None) -> dict[str, str]:
         """Return the environment that tells a process where its servers are."""
-        return {"PARSYNC_URL": self.several.url, "CHAOS_BROKER": self.broker.url}
+        return {
+            "PARSYNC_URL": self.several.url,
+            "CHAOS_BROKER": self.broker.url,
+            "PARSYNC_SHARDS": str(self.shards),
+        }
 
     def store(self) -> Store:
         """Return a store on the cluster that knows its shards."""
         store = Store.from_url(self.several.url, self.cluster)
         store.config()
         return store
+
+    def client_of(self, key: str) -> redis.Redis:
+        """Return a client of the primary that has a key. Raises ServerUnreachable without one."""
+        return self.several.client(self.several.primary_of(key))
 
     def end_servers(self) -> None:
         """End the servers."""

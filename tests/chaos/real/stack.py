@@ -17,6 +17,7 @@ from typing import Final
 import redis
 
 from parsync_redis.cli.stack import Process
+from parsync_redis.store.server.connection import connect
 from parsync_redis.store.server.embedded import EmbeddedServer
 from parsync_redis.store.store import Store
 from tests.kit import REPO
@@ -213,6 +214,10 @@ class Stack:
     def store(self) -> Store:
         """Return a store on the server itself, past all lines."""
         return Store.from_url(self.server.url, self.cluster)
+
+    def client_of(self, key: str) -> redis.Redis:
+        """Return a client of the server that has a key, past all lines."""
+        return connect(self.server.url, timeout_s=2.0)
 
     def url_by(self, line: Line | None) -> str:
         """Return the server's address through a line."""

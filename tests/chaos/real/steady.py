@@ -31,7 +31,6 @@ class Steady(Submitter):
     """Submits short tasks, `rate` a second; a submit that fails is tried again later, until it is acknowledged.
 
     patience_s: how long the client itself repeats a submit.
-    latencies_s: the time of each acknowledged submit.
     """
 
     def __init__(
@@ -49,8 +48,6 @@ class Steady(Submitter):
         if not patience_s:
             self._client.store.set_timeouts(SHORT_S)
         self._again: deque[tuple[float, str, float]] = deque()
-        self.latencies_s: list[float] = []
-        self.marker: queue.SimpleQueue[str | None] | None = None
 
     def run(self) -> None:
         """Submit until stopped, then submit the failed tasks once more."""
@@ -82,10 +79,7 @@ class Steady(Submitter):
         except Exception as error:
             self.broken = error
             raise
-        self.latencies_s.append(time.monotonic() - began_s)
-        self.book.acknowledge(id)
-        if self.marker is not None:
-            self.marker.put(id)
+        self.acknowledge(id, began_s)
 
 
 class Marker(threading.Thread):

@@ -50,7 +50,7 @@ app.conf.beat_schedule = {
         "options": {"parsync": {"priority": 3}},
     },
 }
-Parsync(app)
+Parsync(app, limits={"customer:*": 5})
 
 _client: Any = None
 

@@ -22,6 +22,7 @@ from parsync_redis.inspect.audit import (
 )
 from parsync_redis.model.ids import readable
 from parsync_redis.model.node import Lease, Node
+from parsync_redis.model.used_share import UsedShare
 from parsync_redis.store.reads.tasks import GENERATIONS
 from parsync_redis.store.server.server_errors import translate
 from parsync_redis.store.store import Store
@@ -55,6 +56,7 @@ def audit(store: Store, say: Callable[[str], object] = lambda _: None) -> list[s
         keys = found_keys.named
         numbers = sorted({int(family[1:]) for family, _ in keys.values() if family.startswith("p")})
         faults = [*leaked_keys(store, found_keys), *misplaced_tasks(store, found_keys)]
+        faults += _used_shares(store)
         running = dict[str, str]()
         partitions = list[PartitionState]()
         for number in numbers:
@@ -79,6 +81,17 @@ def audit(store: Store, say: Callable[[str], object] = lambda _: None) -> list[s
         return faults
     except (RedisError, OSError) as error:
         raise translate(store.address, error) from None
+
+
+def _used_shares(store: Store) -> Iterator[str]:
+    """Yield the faults of the used shares: their fields are tenants, their values parts of 1."""
+    key = store.keys.shared("shares")
+    for tenant, text in store.hash(key).items():
+        noted = UsedShare.of(text)
+        if noted is None:
+            yield f"{key} {tenant} is not the used share of a tenant: {text!r}"
+        elif noted.used > 1 or noted.share > 1:
+            yield f"{key} {tenant} is more than all nodes: {text}"
 
 
 def _running(store: Store) -> dict[str, str]:

@@ -171,7 +171,7 @@ def test_every_script_belongs_to_a_role():
 
 def test_the_reader_of_scripts_sees_calls_in_libraries_and_none_that_are_not_called():
     assert ("zadd", "q:pending") in needs.uses(needs.SCRIPTS["requeue"])
-    assert ("spublish", "channel") not in needs.uses(needs.SCRIPTS["cancel"])
+    assert ("spublish", "channel") not in needs.uses(needs.SCRIPTS["start"])
     assert ("sadd", "p:lost") in needs.uses(needs.SCRIPTS["reclaim"])
 
 

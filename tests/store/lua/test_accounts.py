@@ -1,6 +1,6 @@
 """Limits and ceilings of tenants: exact in the scripts, and counted anew after damage."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -9,10 +9,14 @@ from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Place
 from parsync_redis.model.replies import Took
 from parsync_redis.model.task import Submission
+from parsync_redis.scheduler.leader.policy import PolicyDuty
+from parsync_redis.store.policy import change_policy, set_values
 from parsync_redis.store.repair.repair_all import repair_all
+from parsync_redis.wire.keys import Keys
 from tests.kit.driver import Driver
 from tests.kit.rate import Rate, most_above, part_of_rate, take_at_rate
 
+Damage = Callable[[Any, Keys], object]
 KIND = "work slots=1 for=acme/web under=stripe"
 UNDER = TaskOptions(tenant="acme/web", limits="stripe")
 
@@ -35,9 +39,9 @@ class Limited:
         """Submit tasks named work."""
         return self.run(self.commands.submit([Submission(id, "work", b"", options) for id in ids]))
 
-    def take(self, kind: str = KIND, limit: int = 99) -> Took:
+    def take(self, kind: str = KIND, limit: int = 99, salt: str = "") -> Took:
         """Take tasks of a kind, and hear of all changes."""
-        return self.run(self.commands.take("s1", [(kind, limit)]))
+        return self.run(self.commands.take("s1", [(kind, limit)], salt=salt))
 
     def ids(self, kind: str = KIND, limit: int = 99) -> list[str]:
         """Take tasks of a kind; return their ids."""
@@ -65,7 +69,7 @@ def test_a_take_gives_as_many_tasks_as_a_limit_has_room_for(limited: Limited):
     limited.submit("abcd")
     took = limited.take()
     assert [task.id for task in took.tasks] == ["a", "b"]
-    assert took.changes[-1] == ("=stripe", "n=2 units=2 of units=2")
+    assert took.changes[-1] == ("=stripe", "n=2 units=2 full of units=2")
     assert limited.ids() == []
     assert limited.client.zrange(limited.drive.keys.holders("stripe"), 0, -1) == [b"a", b"b"]
 
@@ -102,16 +106,38 @@ def test_a_take_that_finds_no_task_leaves_no_line(limited: Limited):
     assert limited.client.exists(limited.drive.keys.queue("accounts")) == 0
 
 
-def test_a_holder_that_leaves_a_full_account_wakes_a_scheduler(limited: Limited):
+@pytest.mark.parametrize("how", ["finish", "requeue", "cancel", "give back", "undo"])
+@pytest.mark.parametrize("limit", [9, 2], ids=["refused", "marked"])
+def test_a_holder_that_leaves_a_full_account_wakes_a_scheduler(
+    limited: Limited, how: str, limit: int
+):
+    commands = limited.commands
+    other_kind = KIND.replace("work", "other")
+    limited.run(commands.submit([Submission("z", "other", b"", UNDER)]))
     limited.submit("abc")
-    limited.run(limited.commands.take("s1", waits="wait"))
-    heard = limited.client.pubsub()
-    heard.ssubscribe(f"{limited.drive.keys.wakes()}:s1")
-    heard.get_message(timeout=5)
-    took = limited.run(limited.commands.take("s1", [(KIND, 9)], waits="wait"))
-    limited.run(limited.commands.finish([(limited.start(took), "succeeded", "")]))
-    assert heard.get_message(timeout=5)["data"] == b"wake"
-    heard.close()
+    took = limited.run(commands.take("s1", [(KIND, limit), (other_kind, 0)], waits="wait"))
+    task = took.tasks[0]
+    calls: Any = {
+        "finish": lambda: commands.finish([(limited.start(took), "succeeded", "")]),
+        "requeue": lambda: commands.requeue([(limited.start(took), "lost")]),
+        "cancel": lambda: commands.cancel(["a"]),
+        "give back": lambda: commands.give_back("s1", [("a", task.attempt, "", "")]),
+        "undo": lambda: commands.give_back("s1", [("a", task.attempt, "undo", "")]),
+    }
+    call = calls[how]()
+    channel = f"{limited.drive.keys.wakes()}:s1"
+    assert limited.drive.heard(lambda: limited.run(call), channel) == [(channel, b"wake")]
+
+
+def test_a_take_of_no_task_marks_full_accounts_only(limited: Limited):
+    limited.submit("abc")
+    assert limited.ids(limit=1) == ["a"]
+    assert limited.ids(limit=0) == []
+    assert limited.line("stripe") == "n=1 units=1 of units=2"
+    assert limited.ids(limit=1) == ["b"]
+    assert limited.line("stripe") == "n=2 units=2 of units=2"
+    assert limited.ids(limit=0) == []
+    assert limited.line("stripe") == "n=2 units=2 full of units=2"
 
 
 def test_units_patterns_and_the_exact_entry(limited: Limited):
@@ -134,8 +160,8 @@ def test_a_tenant_holds_at_most_its_ceiling_in_every_amount(limited: Limited):
         kinds.append(f"work slots=1 gpu=0.5 for={tenant}")
     assert limited.ids(kinds[0]) == ["a", "b"]
     assert limited.ids(kinds[1]) == []
-    assert limited.line("@acme") == "n=2 slots=2 gpu=1 of slots=4 gpu=1"
-    assert limited.line("@acme/a") == "n=2 slots=2 gpu=1 of slots=3"
+    assert limited.line("@acme") == "n=2 slots=2 gpu=1 full of slots=4 gpu=1"
+    assert limited.line("@acme/a") == "n=2 slots=2 gpu=1 full of slots=3"
 
 
 def test_a_limit_that_the_policy_does_not_know_is_refused_or_waits(limited: Limited):
@@ -180,7 +206,19 @@ def test_a_rate_is_never_exceeded_in_any_window_and_used_while_tasks_wait(
     assert part_of_rate(takes, rate) >= 0.97
 
 
-DAMAGES = {
+def _write(account: str, text: str) -> Damage:
+    return lambda client, keys: client.hset(keys.queue("accounts"), account, text)
+
+
+def _ceiling(text: str) -> Damage:
+    return lambda client, keys: client.hset(keys.queue("policy"), "stripe", text)
+
+
+DAMAGES: dict[str, Damage] = {
+    "a line cut behind its number": _write("stripe", "n=2"),
+    "a line without a digit": _write("stripe", "n=2 units="),
+    "a line with too few units": _write("stripe", "n=2 units=1"),
+    "a line with a strange word": _write("stripe", "n=2 units=2 x"),
     "the line": lambda client, keys: client.hset(keys.queue("accounts"), "stripe", "junk"),
     "the line is gone": lambda client, keys: client.hdel(keys.queue("accounts"), "stripe"),
     "all lines": lambda client, keys: client.delete(keys.queue("accounts")),
@@ -198,6 +236,26 @@ DAMAGES = {
     "line and holders": lambda client, keys: client.delete(
         keys.holders("stripe"), keys.queue("accounts")
     ),
+}
+
+
+CEILING_DAMAGES: dict[str, Damage] = {
+    "gone": lambda client, keys: client.delete(keys.queue("policy")),
+    "no entry": lambda client, keys: client.hdel(keys.queue("policy"), "stripe"),
+    "another type": lambda client, keys: (
+        client.delete(keys.queue("policy")),
+        client.set(keys.queue("policy"), "x"),
+    ),
+    "junk": _ceiling("junk"),
+    "empty": _ceiling(""),
+    "blank": _ceiling(" "),
+    "no digit": _ceiling("units="),
+    "no number": _ceiling("units=x"),
+    "a strange word": _ceiling("units=3 x"),
+    "a rate of nothing": _ceiling("rate=0/60000"),
+    "a rate in no time": _ceiling("rate=5/0"),
+    "a rate cut": _ceiling("units=3 rate=5"),
+    "too long": _ceiling("units=3" + " units=3" * 1000),
 }
 
 
@@ -232,7 +290,7 @@ def test_the_first_count_after_damage_misses_no_held_task(limited: Limited, dama
     taken = limited.ids()
     limited.run(count)
     assert [*taken, *limited.ids()] == ["c"]
-    assert limited.line("stripe").startswith("n=3 units=3 of")
+    assert limited.line("stripe").startswith("n=3 units=3 full of")
 
 
 def test_a_rate_has_nothing_left_after_damage(limited: Limited):
@@ -248,15 +306,55 @@ def test_a_rate_has_nothing_left_after_damage(limited: Limited):
     assert 50_000 < took.due_ms - took.now_ms <= 60_000
 
 
-def test_a_damaged_policy_takes_nothing(limited: Limited):
-    limited.submit("ab")
-    policy = limited.drive.keys.queue("policy")
-    limited.client.delete(policy)
-    limited.client.set(policy, "x")
+@pytest.mark.parametrize("damage", CEILING_DAMAGES)
+def test_a_limit_takes_nothing_while_its_ceiling_is_damaged_and_the_leader_writes_it_anew(
+    limited: Limited, damage: str
+):
+    store = limited.drive.store
+    change_policy(store, set_values(["limits.stripe.at_once=3"]), "anna")
+    limited.submit("abcd")
+    assert limited.ids(limit=2) == ["a", "b"]
+    CEILING_DAMAGES[damage](limited.client, limited.drive.keys)
     assert limited.ids() == []
-    assert repair_all(limited.drive.store)
-    limited.set(("stripe", "units=2"))
-    assert limited.ids() == ["a", "b"]
+    assert limited.line("stripe").endswith(" of -")
+    repair_all(store)
+    leader = PolicyDuty(store, lease_s=1.0)
+    leader.work(0.0)
+    leader.work(0.5)
+    assert limited.line("stripe") == "n=2 units=2 of units=3"
+    assert limited.ids() == ["c"]
+
+
+@pytest.mark.parametrize("text", ["junk", "slots=", "slots=1 x", "slots=1" + " gpu=1" * 1000])
+def test_a_tenant_takes_nothing_while_its_ceiling_cannot_be_read(limited: Limited, text: str):
+    limited.submit("ab", TaskOptions(tenant="acme"))
+    limited.client.hset(limited.drive.keys.queue("policy"), "@acme", text)
+    assert limited.ids("work slots=1 for=acme") == []
+    limited.set(("@acme", "slots=1"))
+    assert limited.ids("work slots=1 for=acme") == ["a"]
+
+
+@pytest.mark.parametrize("how_known", ["taken", "running"])
+def test_after_lost_writes_a_limit_counts_what_the_server_still_knows_and_is_exact(
+    limited: Limited, how_known: str
+):
+    limited.submit("abcde")
+    took = limited.take(limit=1)
+    known = limited.start(took) if how_known == "running" else None
+    lose_writes = limited.drive.keep_shard()
+    known = known or limited.start(took)
+    forgotten = limited.start(limited.take())
+    finish = limited.commands.finish([(known, "succeeded", ""), (forgotten, "succeeded", "")])
+    lose_writes()
+    assert limited.line("stripe") == "n=1 units=1 of units=2"
+    again = limited.take(salt=".7")
+    assert [task.id for task in again.tasks] == ["b"], "there is room for one"
+    assert again.tasks[0].attempt != forgotten.attempt
+    limited.start(again)
+    words = limited.run(finish)
+    assert words[1] == "stale", "a run whose take was lost ends nothing"
+    assert limited.ids() == (["c"] if words[0] == "ok" else [])
+    assert limited.line("stripe") == "n=2 units=2 full of units=2"
 
 
 @pytest.mark.parametrize(
@@ -344,3 +442,72 @@ def test_a_rate_that_is_not_used_up_any_more_leaves_no_line(limited: Limited):
     words = [limited.run(limited.commands.recount(["stripe"]))[0] for _ in range(100)]
     assert {*words} <= {"sound", "idle"}
     assert not limited.client.hexists(limited.drive.keys.queue("accounts"), "stripe")
+
+
+@pytest.mark.parametrize("first", ["recount", "repair_task"])
+def test_a_run_whose_line_is_lost_keeps_its_accounts(limited: Limited, first: str):
+    limited.set(("stripe", "units=4"), ("customer:*", "units=9"))
+    options = TaskOptions(tenant="acme/web", limits="customer:7,stripe*2")
+    kind = "work slots=1 for=acme/web under=customer:7,stripe*2"
+    message = b'{"headers": {"task": "work"}}'
+    limited.run(limited.commands.submit([Submission(id, "work", message, options) for id in "abc"]))
+    took = limited.take(kind, 2)
+    for number in range(2):
+        limited.start(took, number)
+    limited.client.hdel(limited.drive.keys.queue("tasks"), "a")
+    if first == "recount":
+        limited.run(limited.commands.recount(["stripe", "customer:7", "@acme", "@acme/web"]))
+        assert limited.ids(kind) == []
+    assert limited.run(limited.commands.repair_task("a", "why")) == "running"
+    assert limited.drive.line("a").kind == kind
+    assert limited.ids(kind) == [], "both runs count"
+    repair_all(limited.drive.store)
+    assert repair_all(limited.drive.store, dry=True) == []
+    assert limited.line("stripe").startswith("n=2 units=4 full of")
+    assert limited.line("@acme/web").startswith("n=2 slots=2 of")
+
+
+def test_kinds_of_one_take_share_the_room_of_their_limit(limited: Limited):
+    limited.set(("stripe", "units=3"))
+    rows = []
+    for tenant in ("acme", "mill"):
+        limited.submit(
+            [f"{tenant}{n}" for n in range(2)], TaskOptions(tenant=tenant, limits="stripe")
+        )
+        rows.append((f"work slots=1 for={tenant} under=stripe", 9))
+    took = limited.run(limited.commands.take("s1", rows))
+    assert [task.id for task in took.tasks] == ["acme0", "acme1", "mill0"]
+    assert limited.line("stripe") == "n=3 units=3 full of units=3"
+
+
+def test_a_kind_that_a_take_asks_for_twice_is_given_once(limited: Limited):
+    limited.set(("stripe", "units=9"))
+    limited.submit("abc")
+    took = limited.run(limited.commands.take("s1", [(KIND, 0), (KIND, 1), (KIND, 2)]))
+    assert [task.id for task in took.tasks] == ["a"]
+    assert limited.ids() == ["b", "c"]
+
+
+def test_more_than_a_thousand_accounts_of_one_take_have_their_own_ceilings(limited: Limited):
+    """A command has 1,000 fields; here are 1,200 accounts and 801 patterns."""
+    limited.set(("@t399/u", "slots=0"), ("@t398/u/*", "slots=0"))
+    ids = [f"id{n}" for n in range(400)]
+    tenants = [f"t{n}/u/v" for n in range(400)]
+    limited.run(
+        limited.commands.submit(
+            [
+                Submission(id, "work", b"", TaskOptions(tenant=tenant))
+                for id, tenant in zip(ids, tenants, strict=True)
+            ]
+        )
+    )
+    rows = [(f"work slots=1 for={tenant}", 1) for tenant in tenants]
+    took = limited.run(limited.commands.take("s1", rows))
+    assert [task.id for task in took.tasks] == ids[:398]
+    accounts = limited.drive.keys.queue("accounts")
+    marked = {b"@t399/u": b"n=0 full", b"@t398/u/v": b"n=0 full"}
+    assert limited.client.hlen(accounts) == 3 * 398 + len(marked)
+    limited.run(
+        limited.commands.give_back("s1", [(task.id, task.attempt, "", "") for task in took.tasks])
+    )
+    assert limited.client.hgetall(accounts) == marked

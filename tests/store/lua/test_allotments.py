@@ -8,6 +8,7 @@ import pytest
 
 from parsync_redis.model.account_line import AccountLine
 from parsync_redis.model.allotment import AllotRow
+from parsync_redis.model.amount import THOUSANDTHS
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.task import Submission
 from parsync_redis.scheduler.leader.allotments import IDLE_PASSES, AllotmentDuty
@@ -69,7 +70,7 @@ def test_a_policy_that_changes_keeps_allotments_and_the_shards_do_not_drift(shar
     take_all(sharded)
     leader = AllotmentDuty(sharded.store)
     leader.work()
-    assert find_drift(sharded.store) == (1, [])
+    assert find_drift(sharded.store).shards == []
     change_policy(sharded.store, lambda _: "[limits.x]\nat_once = 7\n", "maria")
     assert take_all(sharded) == 5
     leader.work()
@@ -122,6 +123,61 @@ def test_a_line_that_contradicts_its_holders_stops_a_raise(sharded: Driver):
     leader.work()
     take_all(sharded)
     assert held(sharded) == 9
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_a_shard_with_an_older_larger_part_takes_no_more_after_the_leaders_passes(
+    sharded: Driver, new: bool
+):
+    leader = AllotmentDuty(sharded.store)
+    assert take(sharded, 0) == []
+    leader.work()
+    lose_writes = sharded.keep_shard(0)
+    take_all(sharded)  # four in the shard that has the whole
+    for _ in range(3):
+        leader.work()
+        take_all(sharded)
+    assert held(sharded) == 5
+    lose_writes()
+    leader = AllotmentDuty(sharded.store) if new else leader
+    assert held(sharded) == 1, "the other shards took one"
+    for _ in range(2):
+        leader.work()
+    take_all(sharded)
+    assert held(sharded) == 5
+    allotted = [
+        part.allotted["units"]
+        for shard in range(SHARDS)
+        for part in sharded.run(sharded.commands.allot("", "salt", (), shard)).parts.values()
+    ]
+    assert sum(allotted) == 5 * THOUSANDTHS
+
+
+def test_tasks_that_an_older_part_let_in_count_until_they_end(sharded: Driver):
+    leader = AllotmentDuty(sharded.store)
+    assert take(sharded, 0) == []
+    leader.work()
+    lose_writes = sharded.keep_shard(0)
+    for shard in (1, 2):
+        take(sharded, shard)
+    for _ in range(3):
+        leader.work()
+        for shard in (1, 2):
+            take(sharded, shard)
+    before = held(sharded)
+    assert before >= 3
+    lose_writes()
+    beyond = take(sharded, 0)
+    assert before + len(beyond) > 5, "until the leader's pass a shard has its older part"
+    for _ in range(4):
+        leader.work()
+        assert take_all(sharded) == 0
+    for number, task in enumerate(beyond, 1):
+        sharded.run(sharded.commands.give_back("s1", [(task.id, task.attempt, "", "")]))
+        leader.work()
+        leader.work()
+        take_all(sharded)
+        assert held(sharded) == max(5, before + len(beyond) - number)
 
 
 def test_an_account_that_nobody_uses_loses_its_allotments(sharded: Driver):

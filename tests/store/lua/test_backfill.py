@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from parsync_redis.inspect.explanation import explain_task
+from parsync_redis.inspect.waiting import explain_tasks
 from parsync_redis.model.booking import Booking
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.options import Strategy
@@ -116,6 +117,58 @@ def test_each_task_of_a_kind_keeps_a_booking_until_a_task_gets_its_node(
     waits.duty.work(6.0)
     (booking,) = read_booked(drive.store)
     assert (booking.node, booking.task) == ("n1", "b2")
+
+
+def tenants_large(waits: Waiting, tenant: str, turns: tuple[int, ...]) -> LargeKind:
+    """Let two large tasks of a tenant wait; return the kind, whose tasks have these turns."""
+    kind = Kind("big", "slots=2", "", tenant).text
+    for number in (1, 2):
+        waits.drive.submit(f"{tenant}{number}", {"slots": 2, "tenant": tenant}, name="big")
+    first = int(waits.drive.kinds()[kind].split()[1])
+    return LargeKind(kind, (0,), first, turns)
+
+
+def test_tasks_of_tenants_get_bookings_in_their_turns(drive: Driver, waits: Waiting) -> None:
+    """Older tasks without a turn get none."""
+    learn(drive, "work", 4000.0)
+    for number in range(2, 9):
+        drive.node(f"n{number}")
+    waits.large = [
+        tenants_large(waits, "l", (1,)),
+        tenants_large(waits, "m", (0,)),
+        LargeKind(BIG, (0,), 1, ()),
+    ]
+    assert {booking.task for booking in waits.wait_s(5)} == {"m1", "l1"}
+    waits.large = [waits.large[0]]
+    waits.duty.work(6.0)
+    assert [booking.task for booking in read_booked(drive.store)] == ["l1"], "m has no turn now"
+    waits.large = [waits.large[0]._replace(turn_numbers=(0, 1, 2))]
+    waits.duty.work(7.0)
+    assert {booking.task for booking in read_booked(drive.store)} == {"l1", "l2"}
+    drive.run(drive.commands.set_node(0, "n8", "drain"))
+    for number in range(4, 8):
+        drive.run(drive.commands.set_node(0, f"n{number}", "drain"))
+    waits.duty.work(8.0)
+    assert len(read_booked(drive.store)) == 1, "of three open nodes one may be booked"
+
+
+def test_a_node_that_a_large_task_of_the_tenant_holds_is_not_booked_for_the_tenant(
+    drive: Driver, waits: Waiting
+) -> None:
+    """When that task ends, the turn of its tenant gives the node to the next one."""
+    learn(drive, "work", 60_000.0)
+    learn(drive, "big", 1000.0)
+    inc = drive.node("n2")
+    kind = tenants_large(waits, "l", (0,))
+    place = drive.held("l1", drive.take(limit=1)["l1"], node="n2", slots=(0, 1), inc=inc)
+    other = tenants_large(waits, "m", (0,))
+    assert drive.start(place) == "ok"
+    waits.large = [kind]
+    assert [booking.node for booking in waits.wait_s(40)] == ["n1"], "n2 has room earlier"
+    waits.large = [other]
+    for second in range(41, 45):
+        waits.duty.work(float(second))
+    assert [booking.node for booking in read_booked(drive.store)] == ["n2"]
 
 
 def test_a_kind_that_could_not_be_read_is_asked_for_again(drive: Driver, waits: Waiting) -> None:
@@ -228,6 +281,25 @@ def test_an_explanation_says_for_whom_a_node_is_reserved(store: Store) -> None:
     assert view.reserved == "task b (big slots=2)"
     (some,) = explain_task(drive.store, "b").classes
     assert [one.rule for one in some.obstacles] == ["free slots"]
+
+
+def test_an_explanation_says_for_which_tenants_task_a_node_is_reserved(store: Store) -> None:
+    """An equal task of another tenant may not go there, and is told so."""
+    drive = Driver(store)
+    waits = Waiting(drive)
+    learn(drive, "work", 4000.0)
+    waits.large = [tenants_large(waits, "l", (0,))]
+    tenants_large(waits, "m", ())
+    assert waits.wait_s(5)
+    reserved = "is reserved for task l1 (big slots=2 for l)"
+    (some,) = explain_task(drive.store, "m1").classes
+    assert [one.why for one in some.obstacles] == [reserved]
+    (some,) = explain_task(drive.store, "l2").classes
+    assert [one.rule for one in some.obstacles] == ["free slots"]
+    tasks = explain_tasks(drive.store, drive.store.statuses(["l2", "m1"]))
+    assert [reserved in task.why for task in tasks] == [False, True]
+    (view,) = read_node_views(drive.store)
+    assert view.reserved == "task l1 (big slots=2 for l)"
 
 
 def test_the_leader_tells_with_its_ticks_that_nodes_are_booked(store: Store) -> None:

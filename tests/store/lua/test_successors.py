@@ -191,3 +191,23 @@ def test_a_successor_under_another_limit_is_judged_and_one_under_the_same_is_not
     assert drive.submit("a", {"limits": ["stripe"]}, after=place.attempt) == "next"
     assert drive.finish(place, "again") == "again"
     assert drive.status("a").limits == "stripe"
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "again", "cancelled"])
+@pytest.mark.parametrize("first", ["revoke", "publish"])
+def test_a_revoke_before_the_report_of_a_run_cancels_its_successor_and_tells_the_backend(
+    drive: Driver, first: str, outcome: str
+):
+    """A task that replaced itself by a chain stores no result: the chain's last step has its id."""
+    place = run(drive)
+    if first == "revoke":
+        assert drive.cancel("a", "revoked", "after") == ("asked", "")
+    assert drive.submit("a", publication="s3") == "next"
+    if first == "publish":
+        assert drive.cancel("a", "revoked", "after") == ("asked", "")
+    assert drive.finish(place, outcome) == "ok"
+    assert drive.state("a") == "cancelled"
+    # the process of a run that was ended has told the backend itself
+    entries = drive.store.client.lrange(drive.keys.queue("outbox"), 0, -1)
+    assert entries == ([] if outcome == "cancelled" else [b"a cancelled revoked"])
+    assert drive.submit("a", publication="s3") == "exists"

@@ -142,7 +142,7 @@ def test_a_kind_is_split_the_same(any_store: Store, kind: str) -> None:
         "local name, needs, strategy = split_kind(ARGV[1])\n"
         "return {name, needs, strategy, tenant or '', limits or ''}"
     )
-    reply = script("task/line")(any_store.client, code, [kind])
+    reply = script("kind/shares")(any_store.client, code, [kind])
     assert reply == [*split_kind(kind)]
     assert split_kind(kind).text == kind
 

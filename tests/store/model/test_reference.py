@@ -18,6 +18,7 @@ from parsync_redis.model.kind import split_kind
 from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.order import EARLIEST_START_MS, LATEST_START_MS
 from parsync_redis.model.place import GiveBack, Place
+from parsync_redis.model.policy_reader import read_declared
 from parsync_redis.model.task import Submission
 from parsync_redis.store import Call, Store
 from parsync_redis.store.reference.cluster import Cluster
@@ -41,8 +42,10 @@ HOW = st.sampled_from(["", "", "unstarted", "recalled", "unbegun"])
 PUBLICATIONS = st.sampled_from(["", "", "c1", "c2", "s3"])
 CANCELS = st.sampled_from(["waiting", "placed", "SIGTERM", "after"])
 OUTCOMES = st.sampled_from(["succeeded", "failed", "cancelled", "again", "unstored failed"])
+DECLARED = st.sampled_from([{}, {"x": 1}, {"x": {"rate": "5/m"}, "y:*": 2, "y:1": 1}])
 POLICIES = st.sampled_from(
     [
+        [("x", ""), ("z", "units=1 declared=1")],
         [("x", "units=2 shards=3"), ("y:*", "units=3 rate=9/1000 burst=3 shards=3")],
         [
             ("x", "rate=5/60000 burst=4 shards=3"),
@@ -499,9 +502,14 @@ class SideBySide(PartitionRules):
         shards = self.store.keys.shards
         self.both(self.commands.fix_shards(shard % shards, shards, shards))
 
-    @rule(node=NODES, offer=st.none() | OFFERS, names=st.sampled_from([["f", "g"], ["f"], None]))
-    def offer(self, node, offer, names):
-        tasks = KnownTasks.of(dict.fromkeys(names)) if names else None
+    @rule(
+        node=NODES,
+        offer=st.none() | OFFERS,
+        names=st.sampled_from([["f", "g"], ["f"], None]),
+        limits=DECLARED,
+    )
+    def offer(self, node, offer, names, limits):
+        tasks = KnownTasks.of(dict.fromkeys(names), read_declared(limits)) if names else None
         known = offer_with(offer, tasks, ["q"]) if offer and tasks else offer
         self.both(self.commands.offer(node, known.text if known else "", tasks if known else None))
 

@@ -62,6 +62,17 @@ class Cluster(RuleBasedStateMachine):
             self.commands.book([Booking(node, "big slots=2", "a", since) for node in nodes], 60)
         )
 
+    @rule(
+        shares=st.dictionaries(
+            st.sampled_from(["a", "a/-", "-"]), st.sampled_from([0.0, 1e-6, 2e-6]), min_size=1
+        ),
+        half_life_s=st.sampled_from([0.0, 31_536_000.0]),
+    )
+    def note_shares(self, shares, half_life_s):
+        # so small a share and so long a half-life that the time of a run adds nothing that is kept
+        rows = [(tenant, share, half_life_s) for tenant, share in shares.items()]
+        self.both(self.commands.note_shares(rows, 60))
+
     @rule(settings=st.dictionaries(st.sampled_from(["partitions", "gap_ms"]), st.integers(1, 9)))
     def configure(self, settings):
         self.both(self.commands.configure(settings))

@@ -24,6 +24,7 @@ from tests.store.model.test_fits import NEEDS
 NUMBERS = st.integers(0, 10**15 - 1).map(str) | st.integers(10**14, 10**15 - 1).map(str)
 PIECE = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20)
 SLOTS = st.integers(1, 9999)
+PARTS = st.floats(0, 1).map(lambda part: f"{part:.12f}") | st.sampled_from(["0", "1"])
 DEVICES = " gpu.mem@0=8.5 gpu.mem@10=4 gpu@0=0.5 gpu@10=1 parsync.devices:shared"
 VALUES: dict[str, st.SearchStrategy[str]] = {
     "ahead": st.sampled_from(["0", "1", "3", "-1", "-9"]),
@@ -45,9 +46,11 @@ VALUES: dict[str, st.SearchStrategy[str]] = {
     "partition": st.integers(0, 4095).map(str),
     "reason": PIECE,
     "score": st.floats(-1e9, 1e9).map(repr),
+    "share": PARTS,
     "slots": SLOTS.map(str),
     "span": st.just("10000"),
     "state": st.sampled_from(["up", "suspect", "leaving", "down"]),
+    "used": PARTS,
     "task": st.sampled_from(["proj.render", "a", "a:b/c"]),
     "where": st.sampled_from(["parsync:{c:p0}:nodes", "x"]),
     "who": st.sampled_from(["host:7", "h"]),

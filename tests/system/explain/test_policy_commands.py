@@ -93,6 +93,18 @@ def test_explain_and_plan_name_the_account(cluster):
     assert "when it starts is not known yet: tenant acme keeps it waiting" in why
 
 
+def test_a_plan_under_an_unknown_limit_says_what_submit_would_say(cluster):
+    plan = run("plan", "charge", "--limit", "strpe")
+    assert plan.exit_code == 2
+    assert "such a task (charge slots=1 under strpe): would be refused" in plan.output
+    refusal = run("submit", "charge", "--limit", "strpe").output.removeprefix("error: ").strip()
+    assert refusal.startswith("no limit 'strpe'; did you mean stripe?")
+    assert refusal in plan.output
+    waits = run("plan", "charge", "--limit", "strpe", "--wait-for-capacity")
+    assert waits.exit_code == 1
+    assert "no limit 'strpe' is in the policy or declared by a worker" in waits.output
+
+
 def test_a_check_says_what_would_wait_for_ever_and_changes_nothing(cluster, tmp_path):
     file = tmp_path / "new.toml"
     file.write_text("[limits.stripe]\nat_once = 0\n[tenants.acme]\nat_least = {slots = 9}\n")

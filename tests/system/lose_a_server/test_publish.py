@@ -15,6 +15,8 @@ from kombu.exceptions import OperationalError
 from parsync_redis import InvalidInput, Parsync
 from parsync_redis.errors import ServerFull, ServerReadOnly, ServerUnreachable
 from parsync_redis.integration.publish import pauses_of
+from parsync_redis.model.apps import KnownTasks, offer_with
+from parsync_redis.model.needs import parse_resources
 from parsync_redis.store.server.embedded import EmbeddedServer
 
 
@@ -201,3 +203,22 @@ def test_the_event_task_sent_goes_over_the_callers_producer_and_its_failure_is_n
         "Celery keeps the event, as of a plain task"
     )
     assert placed.app.parsync.background._thread is None, "nothing went over another producer"
+
+
+@pytest.mark.one_server(-1)
+@pytest.mark.parametrize("queue", ["video", "audio"])
+def test_a_call_that_names_a_queue_outweighs_the_queue_that_the_workers_app_declares(
+    server: EmbeddedServer, queue: str
+) -> None:
+    app = Celery("caller", broker="memory://", set_as_current=False)
+    client = Parsync(app, server.url).client
+    known = KnownTasks.of({"other.routed": {"place": True, "queue": "video"}})
+    offer = offer_with(parse_resources("slots=1"), known).text
+    client.store.run(client.store.commands.offer("n1", offer, known))
+    id = app.send_task("other.routed", queue=queue, parsync={"wait_for_capacity": True}).id
+    admin: Any = client.store.client
+    line = admin.hget(client.store.keys.in_shard_of("tasks", id), id)
+    assert f":{queue}".encode() in line
+    message = admin.hget(client.store.keys.in_shard_of("messages", id), id)
+    assert b"_queue" not in message
+    admin.flushall()

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -410,18 +410,6 @@ CHARGES: dict[str, Callable[[Rig], Any]] = {
 """Ways in which the arguments of a call come into a declared limit."""
 
 
-@pytest.fixture
-def policy(rig: Rig) -> Iterator[None]:
-    """Let 5 tasks of a customer run at once."""
-    shards = range(rig.store.keys.shards)
-    for shard in shards:
-        rig.store.run(rig.store.commands.set_policy([("customer:*", "units=5")], shard))
-    yield
-    for shard in shards:
-        rig.store.run(rig.store.commands.set_policy([], shard))
-
-
-@pytest.mark.usefixtures("policy")
 def test_a_declared_limit_has_the_argument_of_each_call_and_its_retries(rig: Rig) -> None:
     ids = {way: submit(rig) for way, submit in CHARGES.items()}
     ended = {way: rig.until_state(id, "succeeded") for way, id in ids.items()}
@@ -431,7 +419,12 @@ def test_a_declared_limit_has_the_argument_of_each_call_and_its_retries(rig: Rig
     assert [ended[way].attempt for way in ended if "retry" in way] == [3, 3]
 
 
-@pytest.mark.usefixtures("policy")
+def test_a_limit_that_an_app_declares_is_known_while_its_worker_runs(rig: Rig) -> None:
+    assert rig.client.policy().declared == {
+        "customer:*": {"at_once": 5, "declared_by": [rig.tasks.app.main]}
+    }
+
+
 def test_a_limit_has_the_argument_that_a_signal_put_into_the_message(rig: Rig) -> None:
     def before(body: Any = None, **_: Any) -> None:
         body[1]["customer_id"] = 8
@@ -444,7 +437,6 @@ def test_a_limit_has_the_argument_that_a_signal_put_into_the_message(rig: Rig) -
     assert rig.until_state(result, "succeeded").limits == "customer:8"
 
 
-@pytest.mark.usefixtures("policy")
 def test_limits_are_kept_by_a_retry_and_not_inherited(rig: Rig) -> None:
     name = rig.tasks.flaky_own.name
     kept = {
@@ -458,7 +450,6 @@ def test_limits_are_kept_by_a_retry_and_not_inherited(rig: Rig) -> None:
     assert rig.until_state("not-inherited", "succeeded").limits == ""
 
 
-@pytest.mark.usefixtures("policy")
 def test_a_limit_that_the_policy_does_not_have_is_refused_with_the_known_ones(rig: Rig) -> None:
     right = (
         r"^no limit 'custmer:7'; did you mean customer:\*\? known are customer:\* "

@@ -4,6 +4,7 @@ errors in JSON.
 
 import json
 import sys
+from urllib.parse import urlencode
 
 import pytest
 from typer.testing import CliRunner
@@ -119,6 +120,28 @@ def test_pages_and_filters(serve):
     assert [(kind["name"], kind["waiting"]) for kind in answer["items"]] == [("proj.train", 5)]
 
 
+def test_tasks_are_listed_by_tenant_and_limit_as_the_command_lists_them(driver, serve):
+    accounts = {"of-anna": "acme/anna", "of-acme": "acme", "of-shop": "shop"}
+    for id, tenant in accounts.items():
+        limits = ["stripe"] if id != "of-acme" else []
+        driver.submit(id, {"tenant": tenant, "limits": limits})
+    driver.cancel("of-shop")
+    for query, right in (
+        ({"tenant": "acme"}, ["of-acme", "of-anna"]),
+        ({"tenant": "acme", "under": "stripe"}, ["of-anna"]),
+        ({"under": "stripe"}, ["of-anna"]),
+        ({"under": "stripe", "state": "cancelled"}, ["of-shop"]),
+    ):
+        found = serve.json(f"{V1}/tasks", **query)[1]["items"]
+        assert sorted(task["id"] for task in found) == right
+        flags = [word for name, value in query.items() for word in (f"--{name}", value)]
+        ids = [task["id"] for task in printed(driver, "tasks", *flags)]
+        assert sorted(ids) == right
+        status, page, _ = serve.get_exactly(f"/view/tasks?{urlencode(query)}")
+        assert status == 200
+        assert {id for id in (*accounts, "held") if f">{id}</a>" in page} == set(right)
+
+
 WRONG = (
     ("/nodes?limit=0", 400, "limit='0' is not valid: it must be a whole number from 1 to 1000"),
     ("/nodes?limit=1e3", 400, "limit='1e3' is not valid"),
@@ -132,7 +155,9 @@ WRONG = (
     ),
     ("/nodes/n9", 404, "no node 'n9'"),
     ("/tasks?state=lost", 400, "state='lost' is not known: known are waiting, placed, running"),
-    ("/tasks?offset=1", 400, "unknown parameter 'offset': known are state, limit"),
+    ("/tasks?offset=1", 400, "unknown parameter 'offset': known are state, tenant, under, limit"),
+    ("/tasks?tenant=a/b/c/d", 400, "up to three words with / between"),
+    ("/tasks?under=a%20b", 400, "limit 'a b' is not valid"),
     ("/kinds?name=" + "*" * 256, 400, "parameter name has 256 characters: there may be 255"),
     (
         "/demand?taint=a&taint=" + "b" * 256,

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 from ..claims import ClaimCheck
 from ..parameters import Parameters
 from ..runs import SimRun
-from . import conflicts, extra_slots, fairness, omega, staleness, statesync, strategies, trace
+from . import conflicts, extra_slots, fairness, jobs, omega, staleness, statesync, strategies, trace
 
 
 class Experiment(Protocol):
@@ -55,4 +55,5 @@ EXPERIMENTS: Final[Mapping[str, Experiment]] = {
     "omega": omega,
     "trace": trace,
     "fairness": fairness,
+    "jobs": jobs,
 }

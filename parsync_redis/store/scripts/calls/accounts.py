@@ -20,6 +20,9 @@ class AccountCalls(Calls):
     def set_policy(self, ceilings: Sequence[tuple[str, str]], shard: int = 0) -> Call[int]:
         """Replace the ceilings of a shard: (account or pattern, ceiling).
 
+        A ceiling with DECLARED_MARK is declared by an app; it stays if no row names or covers it,
+        and goes if its row has ''.
+
         Returns the number of ceilings that are new, changed or gone.
         """
         once: Once = {"channel": self.keys.wakes(shard)}

@@ -7,6 +7,7 @@ from ....model.booking import Booking
 from ....model.replies import Members, WrittenPolicy
 from ....model.streak import Compared, Elsewhere
 from ....model.times import HALVE_ABOVE, RunTimes
+from ....model.used_share import half_life_ms
 from ..header import Once
 from ..lengths import cut
 from ..scripts import Script
@@ -20,6 +21,7 @@ LEARN_TIMES: Final = Script("learn_times")
 REPORT_FAILURES: Final = Script("report_failures")
 BOOK: Final = Script("book")
 WRITE_POLICY: Final = Script("write_policy")
+NOTE_SHARES: Final = Script("note_shares")
 CLUSTER_SCRIPTS: Final = (
     CONFIGURE,
     DEAL_NODE,
@@ -29,6 +31,7 @@ CLUSTER_SCRIPTS: Final = (
     BOOK,
     REPORT_FAILURES,
     WRITE_POLICY,
+    NOTE_SHARES,
 )
 
 _NAME_VALUE: Final = ("name", "value")
@@ -129,6 +132,24 @@ class ClusterCalls(Calls):
         words = [word for booking in bookings for word in (booking.node, booking.text)]
         arguments = BOOK.arguments({"keep_s": keep_s}, ("node", "text"), words)
         return Call(BOOK, [self.keys.shared("bookings")], arguments, int)
+
+    def note_shares(
+        self, rows: Sequence[tuple[str | bytes, float, float]], keep_s: int = 0
+    ) -> Call[int]:
+        """Note what tenants hold, and let what they used before fade; return how many are kept.
+
+        rows: (tenant, its dominant share, its half-life in seconds). The share is a part of the
+        nodes, from 0 to 1. A half-life of 0 forgets the tenant. keep_s: how long the used shares
+        last unless they are noted again; 0 leaves that as it is.
+        """
+        words = [
+            word
+            for tenant, share, half_life_s in rows
+            for word in (tenant, f"{share:.9f}", half_life_ms(half_life_s))
+        ]
+        once: Once = {"keep_s": keep_s}
+        arguments = NOTE_SHARES.arguments(once, ("tenant", "share", "half_life_ms"), words)
+        return Call(NOTE_SHARES, [self.keys.shared("shares")], arguments, int)
 
     def write_policy(
         self, version: int, document: str, by: str, changes: str, history: str

@@ -90,7 +90,7 @@ class QueueCalls(Calls):
     ) -> Call[Took]:
         """Take the first tasks of some kinds in a shard, MAX_BATCH in all. Cancels expired tasks.
 
-        rows: (kind, maximum number of its tasks).
+        rows: (kind, maximum number of its tasks); 0 only marks those of its accounts that are full.
         since: the version of the copy of `kinds`, as Took.version of the last reply; "0" for none.
         most: maximum number of changed kinds in the reply, and of delayed tasks that begin to wait
             because they are due.
@@ -125,7 +125,8 @@ class QueueCalls(Calls):
                 word for id, attempt, how, why in tasks for word in (id, attempt, how, cut(why))
             ]
             names = ("id", "attempt", "how", "why")
-            return self._queue(GIVE_BACK, words, {"scheduler": scheduler}, names, values, shard)
+            once: Once = {"channel": self.keys.wakes(shard), "scheduler": scheduler}
+            return self._queue(GIVE_BACK, words, once, names, values, shard)
 
         return self._spread(tasks, _id_of_row, make)
 

@@ -180,16 +180,16 @@ class RepairCalls(Calls):
         shard: where the task was seen, if that may differ from the shard of its id.
         run: what `running` should have for the task, by a lease.
         """
+        shard = self.keys.shard_of(text(id)) if shard is None else shard
         once: Once = {
             "id": id,
+            "channel": self.keys.wakes(shard),
             "retention_s": self.retention_s,
             "why": cut(why),
             "kind": kind,
             "run": run,
         }
-        return self._queue(
-            REPAIR_TASK, text, once, shard=self.keys.shard_of(text(id)) if shard is None else shard
-        )
+        return self._queue(REPAIR_TASK, text, once, shard=shard)
 
     def repair_offers(self, shard: int, flaws: Sequence[tuple[str, str | bytes]]) -> Call[int]:
         """Forget flawed digests, and flawed answers of `feasible`; return how many were forgotten.

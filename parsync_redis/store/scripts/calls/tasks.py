@@ -64,10 +64,16 @@ class TaskCalls(Calls):
 
         limit: the number of expiries that are checked in each shard.
         """
-        once: Once = {"retention_s": self.retention_s, "limit": limit}
-        return self._everywhere(
-            lambda shard: self._queue(EXPIRE, words, once, shard=shard), _chained
-        )
+
+        def make(shard: int) -> Call[list[str]]:
+            once: Once = {
+                "channel": self.keys.wakes(shard),
+                "retention_s": self.retention_s,
+                "limit": limit,
+            }
+            return self._queue(EXPIRE, words, once, shard=shard)
+
+        return self._everywhere(make, _chained)
 
     def cancel(
         self, ids: Sequence[str], why: str = "cancelled", how: str = "SIGTERM"
@@ -83,7 +89,12 @@ class TaskCalls(Calls):
             return [(text(word), text(state)) for word, state in pairs(reply)]
 
         def make(shard: int, ids: Sequence[str]) -> Call[list[tuple[str, str]]]:
-            once: Once = {"retention_s": self.retention_s, "why": cut(why), "how": how}
+            once: Once = {
+                "channel": self.keys.wakes(shard),
+                "retention_s": self.retention_s,
+                "why": cut(why),
+                "how": how,
+            }
             return self._queue(CANCEL, read, once, ("id",), ids, shard)
 
         return self._spread(ids, itself, make)
@@ -146,8 +157,13 @@ class TaskCalls(Calls):
         tasks: the tasks for which the digest in the offer stands.
         """
         digest, names_text = ("", "") if tasks is None else (tasks.digest, tasks.text)
-        once: Once = {"node": node, "offer": offer, "digest": digest, "tasks": names_text}
-        return self._everywhere(lambda shard: self._queue(OFFER, int, once, shard=shard), max)
+        fields = {"node": node, "offer": offer, "digest": digest, "tasks": names_text}
+
+        def make(shard: int) -> Call[int]:
+            once: Once = {"channel": self.keys.wakes(shard), **fields}
+            return self._queue(OFFER, int, once, shard=shard)
+
+        return self._everywhere(make, max)
 
     def fix_shards(self, shard: int, shards: int, usual: int) -> Call[int]:
         """Fix the number of shards for submit unless it is fixed; return the fixed number.

@@ -91,6 +91,38 @@ local function is_past(moment, now)
   return moment_ms and moment_ms <= tonumber(now)
 end
 
+-- The line of an account in `accounts`, and its fields; see lib/kind/accounts.lua.
+-- parse_words: put a line of several amounts or with marks into the fields of an account. With a
+-- word that cannot be read the line is damaged, and that of a limit with fewer units than holders.
+
+-- parse_account: put the line of an account into its fields; false stands for no line.
+
+-- number_text: return an amount as text, with three decimals at most.
+
+-- account_text: return the line of an account without the mark `full`.
+
+-- Shares: to which accounts the tasks of a kind count, and what each task holds of them. Most calls
+-- are about few kinds, and most kinds of a call have the same needs: what this call has found is
+-- kept. Nobody changes a share.
+
+-- split_last: return a text without its last word, and what the word has behind `mark`, ' under=';
+-- or the text alone, if its last word does not begin so.
+
+-- split_accounts: return the name, the needs and the strategy of a kind as one text, its tenant,
+-- and its limits; nil for a kind without a tenant, or without limits.
+
+-- split_kind: return the name, the needs and the strategy ('' without one) of a kind.
+
+-- amounts_asked: return {name -> number} of the amounts in needs. The words of `apart` are no
+-- amounts of a tenant, nor are words that mean something else in a line or a ceiling.
+
+-- add_tenants: add the shares of a tenant and of those above, from the root down.
+
+-- add_limits: add the shares of several limits, or of limits with units.
+
+-- shares_of: return which accounts a task of a kind counts to, tenants from the root down, and what
+-- the task holds of each.
+
 -- Numbers in the fields of a hash, read and checked with one command.
 
 -- read_counts: read fields of a hash, of which the first three are numbers. Return nil and the
@@ -125,68 +157,6 @@ local function bad_counts(meta, ...)
   return nil, fourth, fifth
 end
 
--- The queues of waiting tasks: `pending:KIND` has the ids of the tasks of a kind, by their order
--- (priority, then age). `kinds` has a line for each kind of which tasks wait. `changed` has the
--- version at which each line changed last, also of a kind of which no task waits any more. Before
--- its first write a script calls bad_kind for each kind that it may change. Then it calls enter and
--- leave for tasks. At its end it calls write_kinds (lib/kind/index.lua), which writes the lines.
--- parsync_redis/model/kind.py parses the lines.
-
-
-local QUEUES = {} -- kind -> its queue, a table with the fields below
-local TOUCHED = {} -- the kinds, and '=ACCOUNT' (lib/kind/accounts.lua), that change, in that order
-local APART = false -- true if the index of kinds is damaged: then tasks enter no queue
-local HIGHEST_ORDER = 8999999999999999 -- see lib/task/order.lua
-
--- The fields of a queue. An order is a number; the task with the lowest order is taken first.
---   pending: the key
---   before, count: how many tasks waited before the call, and how many wait now
---   entering: {order, id, ...} of the tasks to write, or false
---   low, high: the lowest and the highest order that enters
---   left: the lowest order that has left
---   first, last: the orders of the first and the last task, if the call knows them
---   known, line: the line before the call, and the line now
-
--- bad_kind: look at the queue of a kind; return the error reply for a key of another type, or nil.
-local function bad_kind(pending_prefix, kind)
-  if QUEUES[kind] then
-    return nil
-  end
-  local pending = pending_prefix .. kind
-  local size = redis.pcall('ZCARD', pending)
-  if type(size) ~= 'number' then
-    return in_full().bad_type(pending, 'zset')
-  end
-  QUEUES[kind] = {
-    pending = pending,
-    before = size,
-    count = size,
-    entering = false,
-    low = HIGHEST_ORDER,
-    high = 0,
-    left = HIGHEST_ORDER,
-  }
-end
-
--- touch: note in TOUCHED that a kind changes; return the kind's queue.
-
--- enter: let a task wait in the queue of its kind; write_entering writes the task later.
--- order: the task's order as text; order_number: as a number, or nil.
-
--- write_entering: write the tasks for which `enter` was called into the key of their queue.
-
--- leave: remove a task from the queue of a kind. Does nothing for a task that does not wait there.
-
--- order_at: return the order of the task at a rank of a queue, 0 for an order that no script
--- writes.
-
--- first_of: return the ids of the first tasks of a kind, `limit` at most, and the id of the next
--- task, nil if there is none. Returns no ids the second time that a call asks for the kind. Writes
--- nothing.
-
--- take_out: remove the first `size` tasks of a kind from its queue.
--- following: the order of the next task, nil if the caller does not know the order.
-
 -- The line of a task in the hash `tasks`, which says what the task is until it ends:
 --   [+]TAKES@LIFE ORDER READY_MS SUBMITTED_MS OPTIONS KIND
 --   0@17 8100217995234123 1732161994123 1732161994123 - work slots=1
@@ -220,16 +190,58 @@ end
 -- attempt_of: return the attempt in the text of a place or a run; nil for any other text.
 
 -- has_accounts: return whether a kind, or a line that ends in a kind, may name a tenant or limits:
--- shares_of says which. No line is longer than 20,000 bytes. To search for a space takes longer.
-local function has_accounts(kind)
-  return #kind <= 20000
-    and (string.find(kind, 'for=', 1, true) or string.find(kind, 'under=', 1, true))
-end
+-- shares_of says which. No line is longer than 20,000 bytes. The words for= and under= are the last
+-- of a kind, and no tenant or limit has a '=' (61): a kind that ends in 's=1' has no accounts. To
+-- search for a space takes longer.
 
--- split_accounts: return the name, the needs and the strategy of a kind as one text, its tenant,
--- and its limits; nil for a kind without a tenant, or without limits.
+-- The queues of waiting tasks: `pending:KIND` has the ids of the tasks of a kind, by their order
+-- (priority, then age). `kinds` has a line for each kind of which tasks wait. `changed` has the
+-- version at which each line changed last, also of a kind of which no task waits any more. Before
+-- its first write a script calls bad_kind for each kind that it may change. Then it calls enter and
+-- leave for tasks. At its end it calls write_kinds (lib/kind/index.lua), which writes the lines.
+-- parsync_redis/model/kind.py parses the lines.
 
--- split_kind: return the name, the needs and the strategy ('' without one) of a kind.
+
+
+local QUEUES = {} -- kind -> its queue, a table with the fields below
+local TOUCHED = {} -- the kinds, and '=ACCOUNT' (lib/kind/accounts.lua), that change, in that order
+local APART = false -- true if the index of kinds is damaged: then tasks enter no queue
+local HIGHEST_ORDER = 8999999999999999 -- see lib/task/order.lua
+
+-- The fields of a queue. An order is a number; the task with the lowest order is taken first.
+--   pending: the key
+--   before, count: how many tasks waited before the call, and how many wait now
+--   entering: {order, id, ...} of the tasks to write, or false
+--   low, high: the lowest and the highest order that enters
+--   left: the lowest order that has left
+--   touched: whether the kind changes
+--   first, last: the orders of the first and the last task, if the call knows them
+--   ids, limit, counts: see read_first; ids is false once a take has chosen of them
+--   from: the place of `ids` in the ids of all queues of the call
+--   known, line: the line before the call (false for none, nil if it is not read), the line now
+
+-- add_queue: add the queue of a kind, of which `size` tasks wait.
+
+-- bad_kind: look at the queue of a kind; return the error reply for a key of another type, or nil.
+
+-- read_first: do as bad_kind does, for a take that wants `limit` tasks of a kind, a number. Let the
+-- queue have `limit`, the ids of its first tasks, one more than `limit` if so many wait, and
+-- whether the tasks may count to accounts.
+
+-- touch: note in TOUCHED that a kind changes; return the kind's queue.
+
+-- enter: let a task wait in the queue of its kind; write_entering writes the task later.
+-- order: the task's order as text; order_number: as a number, or nil.
+
+-- write_entering: write the tasks for which `enter` was called into the key of their queue.
+
+-- leave: remove a task from the queue of a kind. Does nothing for a task that does not wait there.
+
+-- order_at: return the order of the task at a rank of a queue, 0 for an order that no script
+-- writes.
+
+-- take_out: remove the first `size` tasks of a kind from its queue.
+-- following: the order of the next task, nil if the caller does not know the order.
 
 -- Accounts: what tasks count to from their take until they end or go back. The account of a tenant
 -- is '@research', that of a limit 'stripe'; see parsync_redis/model/account.py. The hash `accounts`
@@ -237,7 +249,8 @@ end
 --   n=3 slots=12 gpu=3                         a tenant
 --   n=3 units=4 next=1732161994123.250 full    a limit
 -- next: until when (ms) its rate is used up, see lib/kind/ceilings.lua
--- full: a take has refused tasks because of the account: when holders leave, a scheduler is woken.
+-- full: a take has refused tasks because of the account, or was asked for no task and has found no
+--   room for one: when holders leave, a scheduler is woken.
 --   A line without holders is there only if no task has room: set_policy tells schedulers of it
 -- The zset `holders:ACCOUNT` has the ids of the tasks, by the time (ms) since which each counts.
 -- A damaged line stays as it is, and its account has room for nothing, until `recount` writes the
@@ -247,31 +260,21 @@ end
 
 
 
+
 local ACCOUNTS = {} -- name -> account, a table with the fields below
 
 -- The fields of an account:
---   is_read, is_touched, is_listed: whether this call has read the line, changes the account, and
---     has put the account into TOUCHED
+--   is_read, is_touched, is_told: whether this call has read the line, changes the account, and has
+--     told of it
 --   count, held: the number of holders, and {name of an amount -> number}; nil for a damaged line
 --   next, full: the marks; nil or false without one
 --   is_shut: whether a take found room for no task
---   entering: {ms, id, ...} of the tasks that enter
---   leaving: {{asked = what one task holds, ids = {...}}, ...} of the tasks that leave
+--   entering: {{ms, id, ...}, ...} of the tasks that enter; nil for none
+--   leaving: {what one task holds, {id, ...}, ...} of the tasks that leave; nil for none
 --   returned: how many units were not used, because their takes are undone
-
--- amounts_asked: return {name -> number} of the amounts in needs. The words of `apart` are no
--- amounts of a tenant, nor are words that mean something else in a line or a ceiling.
-
--- shares_of: return which accounts a task of a kind counts to, tenants from the root down, and what
--- the task holds of each.
+--   text: the line without the mark `full`, once it is written
 
 -- account_of: return the account of a name, which this call may not have read.
-
--- parse_account: put the line of an account into its fields; false stands for no line.
-
--- number_text: return an amount as text, with three decimals at most.
-
--- account_text: return the line of an account without the mark `full`.
 
 -- read_accounts: read the lines of these accounts, as far as this call has not read them. In a key
 -- of another type every line is damaged.
@@ -290,19 +293,15 @@ local ACCOUNTS = {} -- name -> account, a table with the fields below
 -- with 3 of 10 may start 3/10 of the units. The field '#seal' changes with each allot.
 
 
--- parse_ceiling: put a ceiling, or false for none, into the fields of an account. A text that is
--- too long is none.
-
 -- allot_rate: give this shard `part` of the burst of a rate, and as much of the rate. Return the
 -- words of the ceiling that are about the rate, by name.
 
 -- apply_allotment: let a divided account have its allotment, or false for none, as the ceiling.
 
 -- read_allotments: read the allotments of those of these accounts whose ceilings are divided.
--- names: {account, any, ...}.
 
--- account_line: return 'HELD of CEILING' of an account that this call has read. In one of several
--- shards HELD may end with ' full': then the leader knows that tasks wait here.
+-- account_line: return 'HELD of CEILING' of an account that this call has read. HELD may end with
+-- ' full': then a scheduler knows that it is woken when the account has room.
 
 -- list_wanting: let the leader find accounts that have refused tasks and have no allotment.
 
@@ -321,36 +320,28 @@ local ACCOUNTS = {} -- name -> account, a table with the fields below
 --   slots=200 gpu=4                     the tenant @research
 --   units=5 rate=100/60000 burst=10     the limit customer:*
 -- A limit without an entry has room for nothing; a tenant without one has no ceiling.
--- A rate is judged by the generic cell rate algorithm (ITU-T I.371): each unit takes an interval of
--- PERIOD / NUMBER ms, `next` is the end of the intervals taken, and `burst` intervals may lie ahead
--- of the clock.
+-- A rate is judged by lib/kind/room.lua.
 
 
+
+-- words_of: return {name -> number} of the words of a ceiling, the period of its rate, and among
+-- how many shards it is divided; nil for a text that is no ceiling: without its words it would let
+-- all tasks in.
+
+-- parse_ceiling: put a ceiling, or false for none, into the fields of an account.
 
 -- pattern_of: return the entry that counts for an account without an entry of its own. An account
 -- without such an entry gets its own name.
+
+-- read_policy: return the texts of these fields of `policy`; nil for a key of another type.
+
+-- list_fields: return the names whose ceilings this call has not read, the fields of `policy` that
+-- may have these ceilings, each once, and for each name the place of its pattern in the fields.
 
 -- read_ceilings: read the accounts of these names, their ceilings and their allotments. In a key
 -- of another type every account is damaged.
 
 -- read_accounts_of: read the accounts to which tasks of these kinds count, and their ceilings.
-
--- check_holders: judge an account whose line and whose holders differ in number as damaged. A take
--- writes 'doubtful' into such a line, so that the leader's next look finds it.
-
--- tokens_of: return how many units of a rate may start now.
-
--- mark_full: let the account be written as full: it has refused tasks.
-
--- room_in: return for how many tasks, each of which holds `asked`, an account has room, `limit` at
--- most. If the ceiling allows fewer than `limit`, the account is marked as full. A rate marks it
--- only in one of several shards, because the leader may move the rate here.
-
--- room_of: return how many tasks of a kind may be taken, `limit` at most, by each of its accounts.
-
--- start_of: return when (ms) the rates of a kind's limits let its next task start, nil for now.
-
--- due_by_rates: return when the rates let a task of these kinds start, if that is before `due_ms`.
 
 -- The lines of `kinds`, 'COUNT FIRST LAST[ WHY]': how many tasks of a kind wait, the order of the
 -- first task, an upper bound of the order of the last task, and why the tasks wait, as a scheduler
@@ -407,16 +398,17 @@ local HAS_READ_KINDS = false -- whether this call has read the hash `kinds`
 -- the hash at least once before a kind changes: a key of another type raises an error there.
 local function read_lines(kinds)
   local names = {}
+  local has_changed = false -- whether a kind changes
   for kind, queue in pairs(QUEUES) do
-    if queue.before > 0 and not queue.read then
+    if queue.before > 0 and queue.known == nil then
       names[#names + 1] = kind
-      queue.read = true
     end
+    has_changed = has_changed or queue.touched
   end
-  if #names == 0 and #TOUCHED > 0 and not HAS_READ_KINDS then
+  if #names == 0 and has_changed and not HAS_READ_KINDS then
     redis.call('HEXISTS', kinds, '')
   end
-  HAS_READ_KINDS = HAS_READ_KINDS or #TOUCHED > 0
+  HAS_READ_KINDS = HAS_READ_KINDS or has_changed
   if #names == 0 then
     return
   end
@@ -442,7 +434,7 @@ local function read_lines(kinds)
     lines = texts
   until true
   for i, kind in ipairs(names) do
-    QUEUES[kind].known = lines[i] or nil
+    QUEUES[kind].known = lines[i]
   end
 end
 
@@ -484,7 +476,31 @@ end
 -- write_kinds: write the queues and lines that changed, each with a version of its own. Return
 -- whether tasks wait of a kind of which no task waited before: then a scheduler is to be woken.
 
+-- Room: how many tasks of a kind may be taken now, by the ceilings of all its accounts.
+-- A rate is judged by the generic cell rate algorithm (ITU-T I.371): each unit takes an interval of
+-- PERIOD / NUMBER ms, `next` is the end of the intervals taken, and `burst` intervals may lie ahead
+-- of the clock.
+
+
+-- check_holders: judge an account whose line and whose holders differ in number as damaged. A take
+-- writes 'doubtful' into such a line, so that the leader's next look finds it.
+
+-- tokens_of: return how many units of a rate may start now.
+
+-- mark_full: let the account be written as full: it has refused tasks.
+
+-- room_in: return for how many tasks, each of which holds `asked`, an account has room, `limit` at
+-- most. If the ceiling allows fewer than `limit`, the account is marked as full. A rate marks it
+-- only in one of several shards, because the leader may move the rate here.
+
+-- room_of: return how many tasks of a kind may be taken, `limit` at most, by each of its accounts.
+
+-- start_of: return when (ms) the rates of a kind's limits let its next task start, nil for now.
+
+-- due_by_rates: return when the rates let a task of these kinds start, if that is before `due_ms`.
+
 -- Write what a call has changed in accounts (lib/kind/accounts.lua), and tell of accounts.
+
 
 
 
@@ -493,13 +509,12 @@ end
 -- add_amounts: add `factor` times what one task holds to what an account holds. Thousandths stay
 -- exact.
 
--- count_taken: let taken tasks of a kind count to their accounts. ids: {id, any, ...}, from place
--- `first` on.
+-- remove_holders: take tasks out of the holders of an account. Only a task that was a holder
+-- counts, so a repeated call changes nothing. asked: what one of the tasks holds.
 
--- remove_leaving: take the tasks that leave out of the holders of an account. Only a task that was
--- a holder counts, so a repeated call changes nothing.
+-- remove_leaving: take the tasks that leave out of an account.
 
--- list_accounts: put the accounts that this call changes into TOUCHED, by name; return the names.
+-- list_accounts: put the accounts that this call changes into TOUCHED, by name.
 
 -- write_accounts: write the accounts that this call has touched.
 
@@ -509,7 +524,8 @@ end
 -- tell_accounts: add ('=ACCOUNT', line) of the accounts of these kinds, each once, to the changes
 -- of a take's reply. Return due_ms, or when a rate lets a task of the kinds start if it is sooner.
 
--- put_account_lines: put the lines of accounts into the changes of a take's reply.
+-- put_account_lines: put the lines of accounts into the changes of a take's reply. places: of the
+-- names that begin with '='; the name of a kind may do so, too.
 
 -- Tell a scheduler which lines of `kinds` changed since the version of its copy. The version is the
 -- text 'V', or 'V/B' for a copy that is not whole yet: the scheduler began the copy anew when the
@@ -517,12 +533,6 @@ end
 
 
 -- bad_since: return the error reply for a text that is no version of a copy, or nil.
-local function bad_since(since)
-  if #since < 32 and (string.find(since, '^%d+$') or string.find(since, '^%d+/%d+$')) then
-    return nil
-  end
-  return redis.error_reply('PSARGS since is V or V/B')
-end
 
 -- own_changes: return {kind, line or '', ...} of the kinds that this call has changed. A take tells
 -- of accounts by itself.
@@ -693,6 +703,8 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 
 -- bad_queues: return the error reply if a queue in which one of the tasks waits is damaged, or nil.
 
+-- write_waiting: write what waits now and what accounts hold; wake a scheduler if it may take more.
+
 -- Judge conditions on labels: zone:a|b, gpu_model:!t4, zone:*, vram_gb:>=24. The label of a node
 -- may have several values. parsync_redis/model/condition.py does the same for the view; a property
 -- test compares the two.
@@ -821,6 +833,7 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 
 
 
+
 -- is_sound_limit: return whether a word of a kind is a limit, 'stripe' or 'stripe*2'.
 
 -- is_sound_tenant: return whether a word between two '/' of a tenant is well formed.
@@ -830,6 +843,10 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 
 -- are_accounts: return whether the tenant and the limits in a kind are well formed; see
 -- parsync_redis/model/account.py.
+
+-- split_counted: return the name, the needs and the limits of a sound kind whose tasks need slots
+-- only and count to a tenant without '/' or one limit or both; nil for any other kind. No pattern
+-- needs another function, which would cost calls without accounts, too.
 
 -- flaw: return which part of a line is damaged, or nil; the line is nil if its text is no line. A
 -- task with a flaw cannot run: it ends as failed.
@@ -866,36 +883,42 @@ local GIVEN = {} -- the tasks of the reply: {row, id, attempt, ready_ms, ...}
 local ATTEMPTS = {} -- {id, attempt, ...} of the tasks that this call gives
 local NOT_TAKEN = {} -- {row, id, ...} of tasks that nobody can take; see task/not_taken
 local LEAVING = {} -- kind -> how many tasks leave its queue
+local CANDIDATES -- the ids of the first tasks of the kinds of all rows
+local LINES, OWNERS, RUNS -- what `tasks`, `taken` and `running` have of them
 local BEHIND = {} -- kind -> the order of the first task that stays, nil if it is not known
 
+-- count_taken: let taken tasks of a kind count to their accounts. ids: {id, any, ...}, from place
+-- `first` on.
+
 -- enter_holders: enter tasks among the holders of an account. If that is a key of another type, the
--- line becomes doubtful, and the leader counts anew.
+-- line becomes doubtful, and the leader counts anew. entries: {ms, id, ...}
+
+-- join: return the values of lists as one list.
 
 -- write_holders: write the tasks that count_taken entered among the holders of their accounts, and
 -- which accounts want an allotment.
 
+-- read_candidates: read the first tasks of the kinds of all rows: with one command each for the
+-- kinds together. tasks, taken, running: the keys.
+
 -- take_first: choose the first tasks of a kind, `limit` at most: put them into GIVEN and ATTEMPTS,
--- or into NOT_TAKEN. number: the row of the kind in this call; tasks, taken, running: the keys.
+-- or into NOT_TAKEN. A limit of 0 only marks accounts that have no room for a task. The second time
+-- that a call asks for a kind it chooses none. number: the row of the kind in this call.
 
 local MADE_COUNTING
 function counting()
   if MADE_COUNTING then return MADE_COUNTING end
   local BASE = string.sub(KEYS[1] or '', 1, -5)
-  local KEY = {meta = KEYS[1], kinds = KEYS[2], changed = KEYS[3], later = KEYS[4], tasks = KEYS[5], taken = KEYS[6], running = KEYS[7], pending = KEYS[8], messages = BASE .. 'messages', dead = BASE .. 'dead', ended = BASE .. 'ended', ended_1 = BASE .. 'ended_1', ended_2 = BASE .. 'ended_2', outbox = BASE .. 'outbox', events = BASE .. 'events', accounts = BASE .. 'accounts', policy = BASE .. 'policy', extra = BASE .. 'extra:', holders = BASE .. 'holders:'}
-  local STRATEGY = {latency = true, quality = true, adaptive = true}
-  local ARE_READABLE = true -- false if `accounts` is a key of another type
-  local NOT_COUNTED = {next = true, units = true, shards = true, rate = true, burst = true}
+  local KEY = {accounts = BASE .. 'accounts', policy = BASE .. 'policy', holders = BASE .. 'holders:'}
+  local NOT_COUNTED = ' next units shards rate burst '
+  local ASKED = {} -- name, needs and strategy of a kind -> {name of an amount -> number}
   local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds}, ...}
+  local UNIT = {units = 1}
+  local CHANGED_ACCOUNTS = {} -- the accounts that this call changes
+  local ARE_READABLE = true -- false if `accounts` is a key of another type
+  local HAS_DIVIDED = false -- whether a ceiling that this call has read is divided among shards
+  local LISTED = 0 -- how many accounts of CHANGED_ACCOUNTS are in TOUCHED
   local HAS_ROOM = false -- whether tasks have left an account that was full
-  local OUTBOX = {} -- lines 'ID STATE WHY' of this call
-  local FINAL = {succeeded = true, failed = true, cancelled = true, dead = true}
-  local DAMAGED = 'its record is damaged'
-  local PARTS = {} -- 'gpu.' -> true for each such key that this call has seen
-  local SOUND = {} -- text -> whether it has only words of amounts and labels
-  local NEEDED = {} -- needs -> the amounts {name -> number}
-  local FITTING = {} -- needs -> {offer -> whether the offer fits}
-  local DUE_LINES = {} -- the line of each task of DUE_IDS, false for a missing or damaged line
-  local RECORDS = {} -- id -> record, of the tasks that were not taken
   local function write_all(command, any, values)
     local size = #values
     if size == 0 then
@@ -918,10 +941,79 @@ function counting()
     NOW = time[1] .. string.sub('00000' .. time[2], -6, -4)
     return NOW
   end
+  local function parse_words(name, account, line)
+    local count, words = string.match(line, '^n=(%d+)(.*)$')
+    if not count or #count > 15 or #words > 4000 then
+      account.count = nil
+      return
+    end
+    local is_full = string.sub(words, -5) == ' full'
+    for word in string.gmatch(is_full and string.sub(words, 1, -6) or words, '[^ ]+') do
+      local amount_name, amount = string.match(word, '^(%l[%l%d_.]*)=(%d[%d.]*)$')
+      amount = tonumber(amount)
+      if not amount then
+        account.count = nil
+        return
+      end
+      account.held[amount_name] = amount
+    end
+    local units = string.byte(name) == 64 and math.huge or account.held.units or 0 -- '@'
+    account.count = units >= tonumber(count) and tonumber(count) or nil
+    account.next = account.held.next
+    account.held.next = nil
+    account.full = is_full
+    account.is_shut = is_full and account.count == 0
+  end
+  local function number_text(amount)
+    return string.format(amount % 1 == 0 and '%d' or '%.16g', amount)
+  end
+  local function account_text(account)
+    local amounts_held = account.held
+    local name, amount = next(amounts_held)
+    local is_short = name and not next(amounts_held, name) and not account.next
+    if is_short and amount > 0 and amount % 1 == 0 then
+      return string.format('n=%d %s=%d', account.count, name, amount)
+    end
+    local names = {}
+    for word in pairs(amounts_held) do
+      if word ~= 'slots' and word ~= 'units' then
+        names[#names + 1] = word
+      end
+    end
+    table.sort(names)
+    local words = {string.format('n=%d', account.count)}
+    for _, word in ipairs({'slots', 'units', unpack(names)}) do
+      local number = amounts_held[word] or 0
+      words[#words + 1] = number > 0 and word .. '=' .. number_text(number) or nil
+    end
+    words[#words + 1] = account.next and string.format('next=%.3f', account.next) or nil
+    return table.concat(words, ' ')
+  end
+  local function split_last(text, mark)
+    local from, to = string.find(text, mark, 1, true)
+    while from do
+      local word = string.match(text, '^%S+$', to + 1)
+      if word then
+        return string.sub(text, 1, from - 1), word
+      end
+      from, to = string.find(text, mark, to + 1, true)
+    end
+    return text
+  end
   local function amounts_asked(needs)
+    if ASKED[needs] then
+      return ASKED[needs]
+    end
     local asked = {}
+    ASKED[needs] = asked
+    local slots = string.match(needs, '^[^ =]+ slots=(%d+)$')
+    if slots then
+      asked.slots = tonumber(slots)
+      return asked
+    end
     for name, amount in string.gmatch(needs, '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
-      if string.sub(name, 1, 6) ~= 'apart_' and not NOT_COUNTED[name] then
+      local is_other = string.find(NOT_COUNTED, ' ' .. name .. ' ', 1, true)
+      if not is_other and string.sub(name, 1, 6) ~= 'apart_' then
         asked[name] = tonumber(amount)
       end
     end
@@ -933,59 +1025,62 @@ function counting()
       return shares
     end
     shares = {}
+    SHARES[kind] = shares
     local split_accounts_1, split_accounts_2, split_accounts_3
     do -- split_accounts
       local kind = kind
-      local head, limits = string.match(kind, '^(.-) under=(%S+)$')
-      head = head or kind
-      local bare, tenant = string.match(head, '^(.-) for=(%S+)$')
-      split_accounts_1, split_accounts_2, split_accounts_3 = bare or head, tenant, limits
+      local head, limits = split_last(kind, ' under=')
+      local bare, tenant = split_last(head, ' for=')
+      split_accounts_1, split_accounts_2, split_accounts_3 = bare, tenant, limits
     end
     local needs, tenant, limits = split_accounts_1, split_accounts_2, split_accounts_3
-    local asked = tenant and amounts_asked(needs)
-    local path
-    for word in string.gmatch(tenant or '', '[^/]+') do
-      path = path and path .. '/' .. word or '@' .. word
-      shares[#shares + 1] = {name = path, asked = asked}
+    if tenant and string.find(tenant, '/', 1, true) then
+      do -- add_tenants
+        local shares, tenant, asked = shares, tenant, amounts_asked(needs)
+        local path
+        for word in string.gmatch(tenant, '[^/]+') do
+          path = path and path .. '/' .. word or '@' .. word
+          shares[#shares + 1] = {name = path, asked = asked}
+        end
+      end
+    elseif tenant then
+      shares[1] = {name = '@' .. tenant, asked = amounts_asked(needs)}
     end
-    for name, units in string.gmatch(limits or '', '([^,*]+)%*?(%d*)') do
-      shares[#shares + 1] = {name = name, asked = {units = tonumber(units) or 1}}
+    if limits and string.find(limits, '[,*]') then
+      do -- add_limits
+        local shares, limits = shares, limits
+        for name, units in string.gmatch(limits, '([^,*]+)%*?(%d*)') do
+          shares[#shares + 1] = {name = name, asked = {units = tonumber(units) or 1}}
+        end
+      end
+    elseif limits then
+      shares[#shares + 1] = {name = limits, asked = UNIT}
     end
-    SHARES[kind] = shares
     return shares
   end
   local function account_of(name)
     local account = ACCOUNTS[name]
     if not account then
-      account = {entering = {}, leaving = {}, returned = 0}
+      account = { -- room for sixteen fields: to add one to a full table takes longer
+        is_read = false,
+        is_touched = false,
+        is_told = false,
+        count = 0,
+        held = false,
+        full = false,
+        returned = 0,
+        text = false,
+        ceiling_text = false,
+      }
       ACCOUNTS[name] = account
     end
     return account
   end
-  local function number_text(amount)
-    return string.format(amount % 1 == 0 and '%d' or '%.16g', amount)
-  end
-  local function account_text(account)
-    local names = {}
-    for name in pairs(account.held) do
-      if name ~= 'slots' and name ~= 'units' then
-        names[#names + 1] = name
-      end
-    end
-    table.sort(names)
-    local words = {string.format('n=%d', account.count)}
-    for _, name in ipairs({'slots', 'units', unpack(names)}) do
-      local amount = account.held[name] or 0
-      words[#words + 1] = amount > 0 and name .. '=' .. number_text(amount) or nil
-    end
-    words[#words + 1] = account.next and string.format('next=%.3f', account.next) or nil
-    return table.concat(words, ' ')
-  end
   local function read_accounts(names)
     local unread = {}
-    for _, name in ipairs(names) do
-      if not account_of(name).is_read then
-        unread[#unread + 1] = name
+    for i = 1, #names do
+      if not account_of(names[i]).is_read then
+        unread[#unread + 1] = names[i]
       end
     end
     for from = 1, #unread, 1000 do
@@ -994,34 +1089,44 @@ function counting()
       ARE_READABLE = ARE_READABLE and not lines.err
       for i = from, to do
         repeat -- parse_account
-          local account, line = account_of(unread[i]), lines.err and '' or lines[i - from + 1]
+          local name, account, line = unread[i], ACCOUNTS[unread[i]], lines.err and '' or lines[i - from + 1]
           account.is_read = true
           account.held = {}
-          local count, words = string.match(line or 'n=0', '^n=(%d+)(.*)$')
-          if not count or #count > 15 or #words > 4000 then
+          if not line then
             break
           end
-          account.count = tonumber(count)
-          for name, amount in string.gmatch(words, ' (%l[%l%d_.]*)=(%d+%.?%d*)') do
-            account.held[name] = tonumber(amount)
+          local count, word, amount = string.match(line, '^n=(%d+) (%l+)=(%d+)$')
+          local is_usual = count and #count < 16 and #amount < 16 and word ~= 'next'
+          if is_usual and string.byte(name) ~= 64 then -- '@'
+            is_usual = word == 'units' and tonumber(amount) >= tonumber(count)
           end
-          account.next = account.held.next
-          account.held.next = nil
-          account.full = string.sub(words, -5) == ' full'
-          account.is_shut = account.full and account.count == 0
+          if is_usual then
+            account.count = tonumber(count)
+            account.held[word] = tonumber(amount)
+          else
+            parse_words(name, account, line)
+          end
         until true
       end
     end
   end
   local function touch_account(name)
     local account = account_of(name)
-    account.is_touched = true
+    if not account.is_touched then
+      account.is_touched = true
+      CHANGED_ACCOUNTS[#CHANGED_ACCOUNTS + 1] = name
+    end
     return account
   end
   local function leave_accounts(kind, ids, undone)
-    for _, share in ipairs(shares_of(kind)) do
+    local shares = shares_of(kind)
+    for i = 1, #shares do
+      local share = shares[i]
       local account = touch_account(share.name)
-      account.leaving[#account.leaving + 1] = {asked = share.asked, ids = ids}
+      local leaving = account.leaving or {}
+      account.leaving = leaving
+      leaving[#leaving + 1] = share.asked
+      leaving[#leaving + 1] = ids
       if undone then
         account.returned = account.returned + #ids * (share.asked.units or 0)
       end
@@ -1042,87 +1147,149 @@ function counting()
   end
   local function account_line(name)
     local account = ACCOUNTS[name]
-    local held_text = account.count and account_text(account) or 'damaged'
-    local mark = account.is_divided and account.count and account.full and ' full' or ''
+    local held_text = account.count and (account.text or account_text(account)) or 'damaged'
+    local mark = account.count and account.full and ' full' or ''
     return held_text .. mark .. ' of ' .. account.ceiling_text
   end
-  local function pattern_of(name)
-    if string.byte(name) == 64 then -- '@'
-      local parent = string.match(name, '^(.*/)[^/]*$')
-      return (parent or '@') .. '*'
+  local function words_of(text)
+    local words = {}
+    local rate_period
+    for word in string.gmatch(#text <= 4096 and text or '', '[^ ]+') do
+      local name, text_of_amount, divisor = string.match(word, '^(%l[%l%d_.]*)=(%d[%d.]*)(.*)$')
+      local amount = tonumber(text_of_amount)
+      local period = name == 'rate' and tonumber(string.match(divisor, '^/(%d+)$'))
+      if not amount or name == 'rate' and not period or name ~= 'rate' and divisor ~= '' then
+        return
+      end
+      words[name] = amount
+      rate_period = period or rate_period
     end
-    local head = string.match(name, '^([^:]*:)')
-    return head and head .. '*' or name
+    local shards = words.shards
+    words.shards = nil
+    words.declared = nil
+    if next(words) and words.rate ~= 0 and rate_period ~= 0 then
+      return words, rate_period, shards
+    end
+  end
+  local function read_policy(fields)
+    local texts = {}
+    for from = 1, #fields, 1000 do
+      local to = math.min(from + 999, #fields)
+      local chunk = redis.pcall('HMGET', KEY.policy, unpack(fields, from, to))
+      if chunk.err then
+        return nil
+      end
+      if to == #fields and from == 1 then
+        return chunk
+      end
+      for i, text in ipairs(chunk) do
+        texts[from + i - 1] = text
+      end
+    end
+    return texts
   end
   local function read_ceilings(names)
     read_accounts(names)
-    local fields = {}
-    for _, name in ipairs(names) do
-      if not account_of(name).ceiling_text and not fields[name] then
-        fields[#fields + 1] = name
-        fields[#fields + 1] = pattern_of(name)
-        fields[name] = true
-      end
-    end
-    for from = 1, #fields, 1000 do
-      local to = math.min(from + 999, #fields)
-      local texts = redis.pcall('HMGET', KEY.policy, unpack(fields, from, to))
-      for i = from, to, 2 do
-        local account = account_of(fields[i])
-        do -- parse_ceiling
-          local account, text = account, not texts.err and (texts[i - from + 1] or texts[i - from + 2])
-          text = text and #text <= 4096 and text
-          account.ceiling_text = text or '-'
-          account.allowed = text and {}
-          for word, amount in string.gmatch(text or '', '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
-            account.allowed[word] = tonumber(amount)
-          end
-          local number, period = string.match(text or '', 'rate=(%d+)/(%d+)')
-          if number then
-            account.interval = tonumber(period) / tonumber(number)
-            account.least_interval = account.interval
-            account.burst = account.allowed.burst or 1
-            account.allowed.rate = nil
-            account.allowed.burst = nil
-          end
-          if account.allowed and account.allowed.shards then
-            account.is_divided = true
-            account.allowed.shards = nil
-          end
-        end
-        account.is_unread = texts.err ~= nil
-        account.count = not texts.err and account.count or nil
-      end
-    end
-    do -- read_allotments
-      local names = fields
-      local divided = {}
+    local list_fields_1, list_fields_2, list_fields_3
+    do -- list_fields
+      local names = names
+      local unread = {}
       local fields = {}
-      for i = 1, #names, 2 do
-        if account_of(names[i]).is_divided then
-          divided[#divided + 1] = names[i]
-          fields[#fields + 1] = '=' .. names[i]
+      for i = 1, #names do
+        local name = names[i]
+        local account = ACCOUNTS[name]
+        if not account.ceiling_text then
+          account.ceiling_text = '-'
+          unread[#unread + 1] = name
+          fields[#fields + 1] = name
         end
       end
-      for from = 1, #fields, 1000 do
-        local to = math.min(from + 999, #fields)
-        local texts = redis.call('HMGET', KEY.policy, unpack(fields, from, to))
-        for i = from, to do
-          do -- apply_allotment
-            local account, text = account_of(divided[i]), texts[i - from + 1]
-            local parts = {}
-            text = text and #text <= 4096 and text
-            for word, amount in string.gmatch(text or '', '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
-              parts[word] = tonumber(amount)
+      local places = {}
+      local pattern_places = {}
+      for i = 1, #unread do
+        local name = unread[i]
+        local pattern
+        repeat -- pattern_of
+          local name = name
+          if string.byte(name) == 64 then -- '@'
+            local parent = string.match(name, '^(.*/)[^/]*$')
+            pattern = (parent or '@') .. '*'
+            break
+          end
+          local head = string.match(name, '^([^:]*:)')
+          pattern = head and head .. '*' or name
+        until true
+        local place = pattern == name and i or pattern_places[pattern] or #fields + 1
+        fields[place] = fields[place] or pattern
+        pattern_places[pattern] = place
+        places[i] = place
+      end
+      list_fields_1, list_fields_2, list_fields_3 = unread, fields, places
+    end
+    local unread, fields, places = list_fields_1, list_fields_2, list_fields_3
+    local texts = read_policy(fields)
+    for i = 1, #unread do
+      local account = ACCOUNTS[unread[i]]
+      repeat -- parse_ceiling
+        local account, text = account, texts and (texts[i] or texts[places[i]])
+        local name, most = string.match(text or '', '^(%l+)=(%d+)$')
+        if (name == 'units' or name == 'slots') and #most < 16 then
+          account.ceiling_text = text
+          account.allowed = {[name] = tonumber(most)}
+          break
+        end
+        local words, period, shards = words_of(text or '')
+        account.is_unread = text and not words
+        account.ceiling_text = words and text or '-'
+        account.allowed = text and words
+        if period then
+          account.interval = period / words.rate
+          account.least_interval = account.interval
+          account.burst = account.allowed.burst or 1
+          account.allowed.rate = nil
+          account.allowed.burst = nil
+        end
+        if shards then
+          account.is_divided = true
+          HAS_DIVIDED = true
+        end
+      until true
+      account.is_unread = account.is_unread or not texts
+      if account.is_unread then
+        account.count = nil
+      end
+    end
+    if HAS_DIVIDED then
+      do -- read_allotments
+        local names = unread
+        local divided = {}
+        local fields = {}
+        for _, name in ipairs(names) do
+          if account_of(name).is_divided then
+            divided[#divided + 1] = name
+            fields[#fields + 1] = '=' .. name
+          end
+        end
+        for from = 1, #fields, 1000 do
+          local to = math.min(from + 999, #fields)
+          local texts = redis.call('HMGET', KEY.policy, unpack(fields, from, to))
+          for i = from, to do
+            do -- apply_allotment
+              local account, text = account_of(divided[i]), texts[i - from + 1]
+              local parts = {}
+              text = text and #text <= 4096 and text
+              for word, amount in string.gmatch(text or '', '%f[!-~](%l[%l%d_.]*)=(%d+%.?%d*)') do
+                parts[word] = tonumber(amount)
+              end
+              account.allotment = text
+              account.whole_text = account.ceiling_text
+              local words = account.interval and allot_rate(account, math.floor(parts.burst or 0)) or {}
+              for name, amount in pairs(account.allowed) do
+                account.allowed[name] = math.min(amount, parts[name] or 0)
+                words[name] = name .. '=' .. number_text(account.allowed[name])
+              end
+              account.ceiling_text = string.gsub(account.whole_text, '%f[!-~](%l[%l%d_.]*)=[%d./]+', words)
             end
-            account.allotment = text
-            account.whole_text = account.ceiling_text
-            local words = account.interval and allot_rate(account, math.floor(parts.burst or 0)) or {}
-            for name, amount in pairs(account.allowed) do
-              account.allowed[name] = math.min(amount, parts[name] or 0)
-              words[name] = name .. '=' .. number_text(account.allowed[name])
-            end
-            account.ceiling_text = string.gsub(account.whole_text, '%f[!-~](%l[%l%d_.]*)=[%d./]+', words)
           end
         end
       end
@@ -1130,9 +1297,10 @@ function counting()
   end
   local function read_accounts_of(kinds_asked)
     local names = {}
-    for _, kind in ipairs(kinds_asked) do
-      for _, share in ipairs(shares_of(kind)) do
-        names[#names + 1] = share.name
+    for i = 1, #kinds_asked do
+      local shares = shares_of(kinds_asked[i])
+      for k = 1, #shares do
+        names[#names + 1] = shares[k].name
       end
     end
     read_ceilings(names)
@@ -1153,10 +1321,12 @@ function counting()
     if not account.count or not account.allowed and string.byte(name) ~= 64 then
       room = 0
     end
-    for word, allowed in pairs(room > 0 and account.allowed or {}) do
-      local each = asked[word] or 0
-      if each > 0 then
-        room = math.min(room, math.floor((allowed - (account.held[word] or 0)) / each + 1e-6))
+    if room > 0 and account.allowed then
+      for word, allowed in pairs(account.allowed) do
+        local each = asked[word] or 0
+        if each > 0 then
+          room = math.min(room, math.floor((allowed - (account.held[word] or 0)) / each + 1e-6))
+        end
       end
     end
     account.is_shut = account.is_shut or room <= 0
@@ -1173,7 +1343,9 @@ function counting()
   end
   local function room_of(kind, limit)
     local room = limit
-    for _, share in ipairs(shares_of(kind)) do
+    local shares = shares_of(kind)
+    for i = 1, #shares do
+      local share = shares[i]
       local account = account_of(share.name)
       local is_judged = account.allowed or account.is_unread or share.asked.units
       if is_judged then -- a tenant without a ceiling has room
@@ -1198,6 +1370,30 @@ function counting()
     end
     return room
   end
+  local function due_by_rates(kinds_asked, due_ms)
+    for _, kind in ipairs(kinds_asked) do
+      local start_of_1
+      do -- start_of
+        local kind = kind
+        local due
+        for _, share in ipairs(shares_of(kind)) do
+          local account = account_of(share.name)
+          if account.interval and share.asked.units <= account.burst then
+            local start = (account.next or 0) - (account.burst - share.asked.units) * account.interval
+            if start > tonumber(now_ms()) then
+              due = math.max(due or 0, math.ceil(start))
+            end
+          end
+        end
+        start_of_1 = due
+      end
+      local start = start_of_1
+      if start and start < (tonumber(due_ms) or math.huge) then
+        due_ms = string.format('%d', start)
+      end
+    end
+    return due_ms
+  end
   local function add_amounts(account, asked, factor)
     local amounts_held = account.held
     for name, amount in pairs(asked) do
@@ -1205,80 +1401,64 @@ function counting()
       amounts_held[name] = math.max(0, sum % 1 == 0 and sum or math.floor(sum * 1000 + 0.5) / 1000)
     end
   end
-  local function count_taken(kind, ids, first)
-    local size = math.ceil((#ids - first + 1) / 2)
-    if size == 0 then
-      return
-    end
-    local now = tonumber(now_ms())
-    for _, share in ipairs(shares_of(kind)) do
-      local account = touch_account(share.name)
-      for i = first, #ids, 2 do
-        account.entering[#account.entering + 1] = now
-        account.entering[#account.entering + 1] = ids[i]
-      end
-      if account.count then -- a tenant without a ceiling may have a damaged line
-        account.count = account.count + size
-        add_amounts(account, share.asked, size)
-      end
-      if account.interval then
-        local units = size * share.asked.units
-        account.next = math.max(account.next or 0, now) + units * account.interval
-      end
-    end
-  end
   local function list_accounts()
     local names = {}
-    for name, account in pairs(ACCOUNTS) do
-      names[#names + 1] = account.is_touched and name or nil
+    for i = LISTED + 1, #CHANGED_ACCOUNTS do
+      names[#names + 1] = CHANGED_ACCOUNTS[i]
     end
     table.sort(names)
     for _, name in ipairs(names) do
-      if not ACCOUNTS[name].is_listed then
-        ACCOUNTS[name].is_listed = true
-        TOUCHED[#TOUCHED + 1] = '=' .. name
-      end
+      TOUCHED[#TOUCHED + 1] = '=' .. name
     end
-    return names
+    LISTED = #CHANGED_ACCOUNTS
   end
   local function write_accounts()
-    local names = list_accounts()
-    read_accounts(names)
+    list_accounts()
+    read_accounts(CHANGED_ACCOUNTS)
     local lines = {}
     local emptied = {}
-    for _, name in ipairs(names) do
+    for i = 1, #CHANGED_ACCOUNTS do
+      local name = CHANGED_ACCOUNTS[i]
       local account = ACCOUNTS[name]
-      do -- remove_leaving
-        local name, account = name, account
-        for _, leaving in ipairs(account.leaving) do
-          for from = 1, #leaving.ids, 1000 do
-            local to = math.min(from + 999, #leaving.ids)
-            local removed = redis.pcall('ZREM', KEY.holders .. name, unpack(leaving.ids, from, to))
-            if account.count and type(removed) == 'number' and removed > 0 then
-              account.count = math.max(0, account.count - removed)
-              add_amounts(account, leaving.asked, -removed)
-              HAS_ROOM = HAS_ROOM or account.full
-              account.full = false
+      if account.leaving then
+        do -- remove_leaving
+          local name, account = name, account
+          local leaving = account.leaving
+          for i = 1, #leaving, 2 do
+            do -- remove_holders
+              local name, account, asked, ids = name, account, leaving[i], leaving[i + 1]
+              for from = 1, #ids, 1000 do
+                local to = math.min(from + 999, #ids)
+                local removed = redis.pcall('ZREM', KEY.holders .. name, unpack(ids, from, to))
+                if account.count and type(removed) == 'number' and removed > 0 then
+                  account.count = math.max(0, account.count - removed)
+                  add_amounts(account, asked, -removed)
+                  HAS_ROOM = HAS_ROOM or account.full
+                  account.full = false
+                end
+              end
             end
           end
-        end
-        account.leaving = {}
-        if account.returned > 0 and account.next then
-          read_ceilings({name})
-          account.next = account.next - account.returned * (account.least_interval or 0)
-          account.returned = 0
+          account.leaving = nil
+          if account.returned > 0 and account.next then
+            read_ceilings({name})
+            account.next = account.next - account.returned * (account.least_interval or 0)
+            account.returned = 0
+          end
         end
       end
       local is_waited_for = account.full and (account.is_shut or account.is_divided)
-      local has_rate_used = (account.next or 0) > tonumber(now_ms())
+      local has_rate_used = account.next and account.next > tonumber(now_ms())
       if account.count == 0 and not is_waited_for and not has_rate_used then
+        account.full = false
         emptied[#emptied + 1] = name
       elseif account.is_doubtful then
         lines[#lines + 1] = name
         lines[#lines + 1] = 'doubtful'
       elseif account.count then
+        account.text = account_text(account)
         lines[#lines + 1] = name
-        lines[#lines + 1] = account_text(account) .. (account.full and ' full' or '')
+        lines[#lines + 1] = account.full and account.text .. ' full' or account.text
       end
     end
     if ARE_READABLE then
@@ -1287,76 +1467,103 @@ function counting()
     end
   end
   local function tell_accounts(changes, kinds_asked, due_ms)
-    for _, kind in ipairs(kinds_asked) do
-      for _, share in ipairs(shares_of(kind)) do
-        local account = account_of(share.name)
+    local has_rate = false
+    for i = 1, #kinds_asked do
+      local shares = shares_of(kinds_asked[i])
+      for k = 1, #shares do
+        local name = shares[k].name
+        local account = ACCOUNTS[name]
         if not account.is_told then
           account.is_told = true
-          changes[#changes + 1] = '=' .. share.name
-          changes[#changes + 1] = account_line(share.name)
+          has_rate = has_rate or account.interval
+          changes[#changes + 1] = '=' .. name
+          changes[#changes + 1] = account_line(name)
         end
       end
     end
-    do -- due_by_rates
-      local kinds_asked, due_ms = kinds_asked, due_ms
-      for _, kind in ipairs(kinds_asked) do
-        local start_of_1
-        do -- start_of
-          local kind = kind
-          local due
-          for _, share in ipairs(shares_of(kind)) do
-            local account = account_of(share.name)
-            if account.interval and share.asked.units <= account.burst then
-              local start = (account.next or 0) - (account.burst - share.asked.units) * account.interval
-              if start > tonumber(now_ms()) then
-                due = math.max(due or 0, math.ceil(start))
-              end
-            end
-          end
-          start_of_1 = due
-        end
-        local start = start_of_1
-        if start and start < (tonumber(due_ms) or math.huge) then
-          due_ms = string.format('%d', start)
-        end
-      end
-      return due_ms
-    end
+    return has_rate and due_by_rates(kinds_asked, due_ms) or due_ms
   end
-  local function put_account_lines(changes)
+  local function put_account_lines(changes, places)
     local names = {}
-    for i = 1, #changes, 2 do
-      names[#names + 1] = string.match(changes[i], '^=(%S+)$')
+    for _, place in ipairs(places) do
+      names[#names + 1] = string.match(changes[place], '^=(%S+)$')
     end
     read_ceilings(names)
-    for i = 1, #changes, 2 do
-      local name = string.match(changes[i], '^=(%S+)$')
+    for _, place in ipairs(places) do
+      local name = string.match(changes[place], '^=(%S+)$')
       if name then
-        changes[i + 1] = account_line(name)
+        changes[place + 1] = account_line(name)
       end
     end
   end
-  local function write_holders()
-    do -- list_wanting
-      local fields = {}
-      for name, account in pairs(ACCOUNTS) do
-        if account.is_divided and account.full and not account.allotment then
-          fields[#fields + 1] = '=' .. name
-          fields[#fields + 1] = '0'
-        end
-      end
-      write_all('HSET', KEY.policy, fields)
+  local function count_taken(kind, ids, first)
+    local size = math.ceil((#ids - first + 1) / 2)
+    if size == 0 then
+      return
     end
-    for _, name in ipairs(list_accounts()) do
-      do -- enter_holders
-        local name, account = name, ACCOUNTS[name]
-        local entering = account.entering
-        for from = 1, #entering, 1000 do
-          local to = math.min(from + 999, #entering)
-          local added = redis.pcall('ZADD', KEY.holders .. name, unpack(entering, from, to))
-          if type(added) == 'table' then
-            account.count = nil
-            account.is_doubtful = true
+    local now = now_ms()
+    local entries = {}
+    for i = 1, 2 * size, 2 do
+      entries[i] = now
+      entries[i + 1] = ids[first + i - 1]
+    end
+    local shares = shares_of(kind)
+    for i = 1, #shares do
+      local share = shares[i]
+      local account = touch_account(share.name)
+      if account.entering then
+        account.entering[#account.entering + 1] = entries
+      else
+        account.entering = {entries}
+      end
+      if account.count then -- a tenant without a ceiling may have a damaged line
+        account.count = account.count + size
+        add_amounts(account, share.asked, size)
+      end
+      if account.interval then
+        local units = size * share.asked.units
+        account.next = math.max(account.next or 0, tonumber(now)) + units * account.interval
+      end
+    end
+  end
+  local function join(lists)
+    if #lists == 1 then
+      return lists[1]
+    end
+    local values = {}
+    for _, list in ipairs(lists) do
+      for _, value in ipairs(list) do
+        values[#values + 1] = value
+      end
+    end
+    return values
+  end
+  local function write_holders()
+    if HAS_DIVIDED then
+      do -- list_wanting
+        local fields = {}
+        for name, account in pairs(ACCOUNTS) do
+          if account.is_divided and account.full and not account.allotment then
+            fields[#fields + 1] = '=' .. name
+            fields[#fields + 1] = '0'
+          end
+        end
+        write_all('HSET', KEY.policy, fields)
+      end
+    end
+    for i = 1, #CHANGED_ACCOUNTS do
+      local name = CHANGED_ACCOUNTS[i]
+      local account = ACCOUNTS[name]
+      if account.entering then
+        do -- enter_holders
+          local name, account, entries = name, account, join(account.entering)
+          for from = 1, #entries, 1000 do
+            local to = math.min(from + 999, #entries)
+            local added = redis.pcall('ZADD', KEY.holders .. name, unpack(entries, from, to))
+            if type(added) == 'table' then
+              account.count = nil
+              account.is_doubtful = true
+            end
           end
         end
       end
@@ -1366,6 +1573,18 @@ function counting()
   local MADE_IN_FULL
   in_full = function()
     if MADE_IN_FULL then return MADE_IN_FULL end
+    BASE = string.sub(KEYS[1] or '', 1, -5)
+    KEY = {meta = KEYS[1], kinds = KEYS[2], changed = KEYS[3], later = KEYS[4], tasks = KEYS[5], taken = KEYS[6], running = KEYS[7], pending = KEYS[8], messages = BASE .. 'messages', dead = BASE .. 'dead', ended = BASE .. 'ended', ended_1 = BASE .. 'ended_1', ended_2 = BASE .. 'ended_2', outbox = BASE .. 'outbox', events = BASE .. 'events', accounts = BASE .. 'accounts', policy = BASE .. 'policy', extra = BASE .. 'extra:', holders = BASE .. 'holders:'}
+    local STRATEGY = {latency = true, quality = true, adaptive = true}
+    local OUTBOX = {} -- lines 'ID STATE WHY' of this call
+    local FINAL = {succeeded = true, failed = true, cancelled = true, dead = true}
+    local DAMAGED = 'its record is damaged'
+    local PARTS = {} -- 'gpu.' -> true for each such key that this call has seen
+    local SOUND = {} -- text -> whether it has only words of amounts and labels
+    local NEEDED = {} -- needs -> the amounts {name -> number}
+    local FITTING = {} -- needs -> {offer -> whether the offer fits}
+    local DUE_LINES = {} -- the line of each task of DUE_IDS, false for a missing or damaged line
+    local RECORDS = {} -- id -> record, of the tasks that were not taken
     local function bad_type(any, wanted)
       local actual = redis.call('TYPE', any).ok
       if actual == wanted or actual == 'none' then
@@ -1436,56 +1655,29 @@ function counting()
       local moment_ms = moment and tonumber(moment)
       return moment_ms and moment_ms <= tonumber(now)
     end
-    local function bad_kind(pending_prefix, kind)
-      if QUEUES[kind] then
-        return nil
+    local function split_last(text, mark)
+      local from, to = string.find(text, mark, 1, true)
+      while from do
+        local word = string.match(text, '^%S+$', to + 1)
+        if word then
+          return string.sub(text, 1, from - 1), word
+        end
+        from, to = string.find(text, mark, to + 1, true)
       end
-      local pending = pending_prefix .. kind
-      local size = redis.pcall('ZCARD', pending)
-      if type(size) ~= 'number' then
-        return in_full().bad_type(pending, 'zset')
-      end
-      QUEUES[kind] = {
-        pending = pending,
-        before = size,
-        count = size,
-        entering = false,
-        low = HIGHEST_ORDER,
-        high = 0,
-        left = HIGHEST_ORDER,
-      }
+      return text
     end
-    local function touch(kind)
-      local queue = QUEUES[kind]
-      if not queue.touched then
-        TOUCHED[#TOUCHED + 1] = kind
-        queue.touched = true
-      end
-      return queue
+    local function split_accounts(kind)
+      local head, limits = split_last(kind, ' under=')
+      local bare, tenant = split_last(head, ' for=')
+      return bare, tenant, limits
     end
-    local function enter(kind, id, order, order_number)
-      if APART then
-        return
+    local function split_kind(kind)
+      local name, words = string.match(split_accounts(kind), '^(%S+) (.*)$')
+      local needs, strategy = string.match(words or '', '^(.*) (%l+)$')
+      if needs then
+        return name, needs, strategy
       end
-      local queue = touch(kind)
-      order_number = order_number or tonumber(order)
-      local entering = queue.entering
-      if entering then
-        entering[#entering + 1] = order
-        entering[#entering + 1] = id
-      else
-        queue.entering = {order, id}
-      end
-      if order_number < queue.low then
-        queue.low = order_number
-      end
-      if order_number > queue.high then
-        queue.high = order_number
-      end
-    end
-    local function order_at(pending, rank)
-      local order = tonumber(redis.call('ZRANGE', pending, rank, rank, 'WITHSCORES')[2])
-      return order and order >= 0 and order <= HIGHEST_ORDER and math.floor(order) or 0
+      return name, words, ''
     end
     local function parse_line(text)
       if text and #text > 20000 then
@@ -1549,22 +1741,68 @@ function counting()
       return #run <= 140000 and string.match(run, '^%S+ (%S+)') or nil
     end
     local function has_accounts(kind)
+      local before, sign = string.byte(kind, -3, -2)
+      if sign == 61 and before ~= 114 then -- 'r', the end of for= and under=
+        return false
+      end
       return #kind <= 20000
         and (string.find(kind, 'for=', 1, true) or string.find(kind, 'under=', 1, true))
     end
-    local function split_accounts(kind)
-      local head, limits = string.match(kind, '^(.-) under=(%S+)$')
-      head = head or kind
-      local bare, tenant = string.match(head, '^(.-) for=(%S+)$')
-      return bare or head, tenant, limits
+    local function add_queue(kind, pending, size)
+      QUEUES[kind] = {
+        pending = pending,
+        before = size,
+        count = size,
+        entering = false,
+        low = HIGHEST_ORDER,
+        high = 0,
+        left = HIGHEST_ORDER,
+        touched = false,
+        first = false,
+      }
     end
-    local function split_kind(kind)
-      local name, words = string.match(split_accounts(kind), '^(%S+) (.*)$')
-      local needs, strategy = string.match(words or '', '^(.*) (%l+)$')
-      if needs then
-        return name, needs, strategy
+    local function bad_kind(pending_prefix, kind)
+      if QUEUES[kind] then
+        return nil
       end
-      return name, words, ''
+      local pending = pending_prefix .. kind
+      local size = redis.pcall('ZCARD', pending)
+      if type(size) ~= 'number' then
+        return in_full().bad_type(pending, 'zset')
+      end
+      add_queue(kind, pending, size)
+    end
+    local function touch(kind)
+      local queue = QUEUES[kind]
+      if not queue.touched then
+        TOUCHED[#TOUCHED + 1] = kind
+        queue.touched = true
+      end
+      return queue
+    end
+    local function enter(kind, id, order, order_number)
+      if APART then
+        return
+      end
+      local queue = touch(kind)
+      order_number = order_number or tonumber(order)
+      local entering = queue.entering
+      if entering then
+        entering[#entering + 1] = order
+        entering[#entering + 1] = id
+      else
+        queue.entering = {order, id}
+      end
+      if order_number < queue.low then
+        queue.low = order_number
+      end
+      if order_number > queue.high then
+        queue.high = order_number
+      end
+    end
+    local function order_at(pending, rank)
+      local order = tonumber(redis.call('ZRANGE', pending, rank, rank, 'WITHSCORES')[2])
+      return order and order >= 0 and order <= HIGHEST_ORDER and math.floor(order) or 0
     end
     local function find_first(pending, low, high)
       while low < high do
@@ -2005,7 +2243,7 @@ function in_full()
   counting()
   return in_full()
 end
-local math_huge, math_max, math_min, redis_call, string_byte, string_find, string_format, string_gsub, string_match, string_sub, table_remove = math.huge, math.max, math.min, redis.call, string.byte, string.find, string.format, string.gsub, string.match, string.sub, table.remove
+local math_huge, math_max, math_min, redis_call, redis_pcall, string_byte, string_find, string_format, string_gsub, string_match, string_sub = math.huge, math.max, math.min, redis.call, redis.pcall, string.byte, string.find, string.format, string.gsub, string.match, string.sub
 local meta, kinds, changed, later, tasks, taken, running, pending_prefix = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local refused
 repeat -- refuse_call
@@ -2035,7 +2273,8 @@ end
 --   since: the version at which the scheduler's copy of `kinds` stands, '0' for none
 --   most: how many changed lines the scheduler wants to be told, and how many due tasks are looked
 --     at
---   limit: how many tasks of the kind the scheduler wants; 1,000 in all
+--   limit: how many tasks of the kind the scheduler wants; 1,000 in all. 0: none, but accounts of
+--     the kind that have no room for a task are marked as full
 --   salt: '.SCHEDULER.RANDOM', the end of the scheduler's attempts. The salt tells the attempts
 --     from those of other schedulers, and from those of takes that the server lost,
 --     docs/decisions/0016. If takes were undone, 'u' and their number follow: a take that is undone
@@ -2080,7 +2319,19 @@ end
 
 local check_call_1, check_call_2, check_call_3
 repeat -- check_call
-  local refusal = bad_number('most', ARGV[3], 1, 10000) or bad_since(ARGV[2])
+  local refusal = bad_number('most', ARGV[3], 1, 10000)
+  if not refusal then
+    local bad_since_1
+    repeat -- bad_since
+      local since = ARGV[2]
+      if #since < 32 and (string_find(since, '^%d+$') or string_find(since, '^%d+/%d+$')) then
+        bad_since_1 = nil
+        break
+      end
+      bad_since_1 = redis.error_reply('PSARGS since is V or V/B')
+    until true
+    refusal = bad_since_1
+  end
   if refusal then
     check_call_1, check_call_2, check_call_3 = refusal
     break
@@ -2090,8 +2341,51 @@ repeat -- check_call
   refusal, waiters, undone = bad_counts(meta, 'waiters', 'undone')
   for _ = 1, count do local row = 2 * _ + 5
     refusal = refusal or bad_number('limit', ARGV[row + 2], 0, 1000)
-      or bad_kind(pending_prefix, ARGV[row + 1])
-    total = total + (tonumber(ARGV[row + 2]) or 0)
+    local limit = tonumber(ARGV[row + 2]) or 0
+    local queue = QUEUES[ARGV[row + 1]]
+    if not refusal and not (queue and queue.limit >= limit) then
+      local read_first_1
+      repeat -- read_first
+        local pending_prefix, kind, limit = pending_prefix, ARGV[row + 1], limit
+        local pending = pending_prefix .. kind
+        local ids = redis_pcall('ZRANGE', pending, 0, limit)
+        if ids.err then
+          read_first_1 = in_full().bad_type(pending, 'zset')
+          break
+        end
+        do -- add_queue
+          local kind, pending, size = kind, pending, #ids > limit and redis_call('ZCARD', pending) or #ids
+          QUEUES[kind] = {
+            pending = pending,
+            before = size,
+            count = size,
+            entering = false,
+            low = HIGHEST_ORDER,
+            high = 0,
+            left = HIGHEST_ORDER,
+            touched = false,
+            first = false,
+          }
+        end
+        local counts
+        repeat -- has_accounts
+          local kind = kind
+          local before, sign = string_byte(kind, -3, -2)
+          if sign == 61 and before ~= 114 then -- 'r', the end of for= and under=
+            counts = false
+            break
+          end
+          counts = #kind <= 20000
+            and (string_find(kind, 'for=', 1, true) or string_find(kind, 'under=', 1, true))
+        until true
+        local queue = QUEUES[kind]
+        queue.ids = ids
+        queue.limit = limit
+        queue.counts = counts
+      until true
+      refusal = read_first_1
+    end
+    total = total + limit
   end
   if not refusal and total > 1000 then
     refusal = redis.error_reply('PSARGS take gives 1,000 tasks at most')
@@ -2114,7 +2408,7 @@ do -- choose_tasks
   end
   do -- read_asked
     for _ = 1, count do local row = 2 * _ + 5
-      if has_accounts(ARGV[row + 1]) then
+      if QUEUES[ARGV[row + 1]].counts then
         COUNTED_KINDS[#COUNTED_KINDS + 1] = ARGV[row + 1]
       end
     end
@@ -2122,36 +2416,45 @@ do -- choose_tasks
       counting().read_accounts_of(COUNTED_KINDS)
     end
   end
+  do -- read_candidates
+    local tasks, taken, running = tasks, taken, running
+    local ids = {}
+    for _ = 1, count do local row = 2 * _ + 5
+      local queue = QUEUES[ARGV[row + 1]]
+      if queue.limit > 0 and not queue.from then
+        queue.from = #ids
+        if queue.from == 0 then
+          ids = queue.ids
+        else
+          for i = 1, #queue.ids do
+            ids[queue.from + i] = queue.ids[i]
+          end
+        end
+      end
+    end
+    CANDIDATES = ids
+    if #ids > 0 then
+      LINES = redis_call('HMGET', tasks, unpack(ids))
+      OWNERS = redis_call('HMGET', taken, unpack(ids))
+      RUNS = redis_call('HMGET', running, unpack(ids))
+    end
+  end
   for number = 1, count do local row = 2 * number + 5
     repeat -- take_first
-      local number, kind, limit, salt, tasks, taken, running = number, ARGV[row + 1], ARGV[row + 2], salt, tasks, taken, running
-      local counts = has_accounts(kind)
-      if counts then
-        limit = counting().room_of(kind, tonumber(limit))
+      local number, kind, limit, salt = number, ARGV[row + 1], tonumber(ARGV[row + 2]), salt
+      local queue = QUEUES[kind]
+      if queue.counts then
+        limit = math_min(limit, counting().room_of(kind, math_max(1, limit)))
       end
-      local first_of_1, first_of_2
-      repeat -- first_of
-        local kind, limit = kind, limit
-        local queue = QUEUES[kind]
-        if queue.count == 0 or tonumber(limit) == 0 or queue.asked then
-          first_of_1, first_of_2 = {}
-          break
-        end
-        queue.asked = true
-        local ids = redis_call('ZRANGE', queue.pending, 0, limit)
-        first_of_1, first_of_2 = ids, #ids > tonumber(limit) and table_remove(ids) or nil
-      until true
-      local ids, id_behind = first_of_1, first_of_2
-      local size = #ids
-      if size == 0 then
+      local size = math_min(limit, queue.count)
+      if size == 0 or not queue.ids then
         break
       end
-      ids[size + 1] = id_behind
-      local lines = redis_call('HMGET', tasks, unpack(ids))
-      local owners = redis_call('HMGET', taken, unpack(ids))
-      local runs = redis_call('HMGET', running, unpack(ids))
+      queue.ids = false
+      local from = queue.from
       LEAVING[kind] = size
-      BEHIND[kind] = id_behind and string_match(lines[size + 1] or '', '^%+?%d+@%d+ (%d+) ')
+      BEHIND[kind] = queue.count > size
+        and string_match(LINES[from + size + 1] or '', '^%+?%d+@%d+ (%d+) ')
       do -- touch
         local kind = kind
         local queue = QUEUES[kind]
@@ -2163,10 +2466,10 @@ do -- choose_tasks
       local given = #GIVEN
       local attempts = #ATTEMPTS
       local first = attempts + 1
-      for i = 1, size do
-        local id = ids[i]
-        local line = lines[i] or ''
-        local is_elsewhere = owners[i] or runs[i] or string_byte(line) == 43 and in_full().is_dead(id)
+      for i = from + 1, from + size do
+        local id = CANDIDATES[i]
+        local line = LINES[i] or ''
+        local is_elsewhere = OWNERS[i] or RUNS[i] or string_byte(line) == 43 and in_full().is_dead(id)
         local next_attempt_1, next_attempt_2
         repeat -- next_attempt
           local line, kind, is_elsewhere, salt = line, kind, is_elsewhere, salt
@@ -2203,7 +2506,7 @@ do -- choose_tasks
           NOT_TAKEN[#NOT_TAKEN + 1] = id
         end
       end
-      if counts then
+      if queue.counts then
         counting().count_taken(kind, ATTEMPTS, first)
       end
     until true
@@ -2351,14 +2654,17 @@ do -- changes_since
         lines = texts
       end
       local changes = {}
-      local has_account = false
+      local places -- of the names that begin with '='
       for _, kind in ipairs(names) do
         changes[#changes + 1] = kind
         changes[#changes + 1] = lines[kind] or ''
-        has_account = has_account or string_byte(kind) == 61 -- '='
+        if string_byte(kind) == 61 then -- '='
+          places = places or {}
+          places[#places + 1] = #changes - 1
+        end
       end
-      if has_account then
-        counting().put_account_lines(changes)
+      if places then
+        counting().put_account_lines(changes, places)
       end
       if #names >= tonumber(limit) then
         read_changes_1, read_changes_2 = changes, tonumber(redis_call('ZSCORE', changed, names[#names]))
