@@ -313,12 +313,17 @@ def ceilings_of_shard(
         base = {
             name: text
             for name, text in rows.items()
-            if DECLARED_MARK not in text and (name.startswith(TENANT_MARK) or _is_ceiling(text))
+            if DECLARED_MARK not in text and _is_ceiling_of(name, text)
         }
     marked = {
         name: text for name, text in rows.items() if DECLARED_MARK in text and _is_ceiling(text)
     }
     return _with_uncovered(base, {**marked, **_marked(declared)})
+
+
+def _is_ceiling_of(name: str, text: str) -> bool:
+    """Return whether a text is a ceiling of this account or pattern."""
+    return bool(Ceiling.of(text).amounts) if name.startswith(TENANT_MARK) else _is_ceiling(text)
 
 
 def _is_ceiling(text: str) -> bool:

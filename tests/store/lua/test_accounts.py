@@ -330,6 +330,7 @@ def test_a_tenant_takes_nothing_while_its_ceiling_cannot_be_read(limited: Limite
     limited.submit("ab", TaskOptions(tenant="acme"))
     limited.client.hset(limited.drive.keys.queue("policy"), "@acme", text)
     assert limited.ids("work slots=1 for=acme") == []
+    assert limited.line("@acme") == "damaged of ?", "a scheduler offers no more seats"
     limited.set(("@acme", "slots=1"))
     assert limited.ids("work slots=1 for=acme") == ["a"]
 
