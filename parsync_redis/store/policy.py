@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from ..errors import DamagedState, InvalidInput
-from ..model.account import TENANT_MARK, pattern_of
+from ..model.account import pattern_of
 from ..model.account_line import Ceiling
 from ..model.allotment import divided_ceiling, is_allotment, undivided_ceiling
 from ..model.human import age_text
@@ -313,17 +313,12 @@ def ceilings_of_shard(
         base = {
             name: text
             for name, text in rows.items()
-            if DECLARED_MARK not in text and _is_ceiling_of(name, text)
+            if DECLARED_MARK not in text and (Ceiling.of(text).amounts or _is_ceiling(text))
         }
     marked = {
         name: text for name, text in rows.items() if DECLARED_MARK in text and _is_ceiling(text)
     }
     return _with_uncovered(base, {**marked, **_marked(declared)})
-
-
-def _is_ceiling_of(name: str, text: str) -> bool:
-    """Return whether a text is a ceiling of this account or pattern."""
-    return bool(Ceiling.of(text).amounts) if name.startswith(TENANT_MARK) else _is_ceiling(text)
 
 
 def _is_ceiling(text: str) -> bool:

@@ -301,7 +301,8 @@ local ACCOUNTS = {} -- name -> account, a table with the fields below
 -- read_allotments: read the allotments of those of these accounts whose ceilings are divided.
 
 -- account_line: return 'HELD of CEILING' of an account that this call has read. HELD may end with
--- ' full': then a scheduler knows that it is woken when the account has room.
+-- ' full': then a scheduler knows that it is woken when the account has room. CEILING is '-' for
+-- none, and '?' for one that cannot be read: then the account has room for nothing.
 
 -- list_wanting: let the leader find accounts that have refused tasks and have no allotment.
 
@@ -1240,7 +1241,7 @@ function counting()
         end
         local words, period, shards = words_of(text or '')
         account.is_unread = text and not words
-        account.ceiling_text = words and text or '-'
+        account.ceiling_text = words and text or text and '?' or '-'
         account.allowed = text and words
         if period then
           account.interval = period / words.rate
@@ -1254,7 +1255,10 @@ function counting()
           HAS_DIVIDED = true
         end
       until true
-      account.is_unread = account.is_unread or not texts
+      if not texts then
+        account.is_unread = true
+        account.ceiling_text = '?'
+      end
       if account.is_unread then
         account.count = nil
       end
