@@ -222,7 +222,7 @@ SCHEDULER_RIGHTS: Final[CommandsByKind] = {
     "q:extra": "del exists expire hdel hset",
     "q:feasible": "del hdel hgetall hset",
     "q:holders": "del zadd zcard zrange zrem zscore",
-    "q:kinds": "del hdel hexists hlen hscan hset hvals",
+    "q:kinds": "del hdel hexists hkeys hlen hscan hset hvals",
     "q:later": "del zadd zcard zmscore zrange zrangebyscore zrem zscan zscore",
     "q:messages": "del hdel hexists hget hlen hscan hset",
     "q:meta": "del hdel hget hincrby hmget hset",

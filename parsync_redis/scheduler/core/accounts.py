@@ -16,6 +16,7 @@ from ...model.amount import THOUSANDTHS
 from ...model.apart import undeclared
 from ...model.kind import Kind
 from ...model.needs import Resources, parse_needs
+from ...model.policy import parent_of
 from ...placement.account_reasons import find_block
 
 UNITS: Final = "units"
@@ -87,11 +88,6 @@ def asks_of(kind: Kind) -> tuple[Ask, ...]:
         Ask(name, amounts if name.startswith(TENANT_MARK) else {UNITS: units * THOUSANDTHS})
         for name, units in kind.accounts
     )
-
-
-def parent_of(account: str) -> str:
-    """Return the account of a tenant's parent; `@` is the root."""
-    return account.rpartition("/")[0] or TENANT_MARK
 
 
 class AccountsCopy:
@@ -167,7 +163,8 @@ class AccountsCopy:
 
     def _add(self, account: str, amounts: AccountAmounts, sign: int) -> None:
         """Add to what a tenant holds in all shards, or take away."""
-        for table, name in ((self._held, account), (self._held_below, parent_of(account))):
+        above = parent_of(account) or TENANT_MARK
+        for table, name in ((self._held, account), (self._held_below, above)):
             total = table.setdefault(name, {})
             _add_to(total, amounts, sign)
             if not any(total.values()):

@@ -10,12 +10,12 @@ ever behind smaller tasks of its own tenant. A tenant beside which nobody waits 
 
 from collections.abc import Collection
 
-from ...model.policy import DueShares
+from ...model.policy import BELOW_GUARANTEE, DueShares, Turn
 from ...placement.backfill import MAX_BOOKINGS
 from .kind_group import KindGroup, WaitingKind
 from .large_kinds import LargeKind, large_kinds
 from .queue import QueueCopy
-from .tenants import BELOW_GUARANTEE, Tenant, Tree, Turn
+from .tenants import Tenant, Tree
 from .view import View
 
 

@@ -469,6 +469,21 @@ def test_a_run_whose_line_is_lost_keeps_its_accounts(limited: Limited, first: st
     assert limited.line("@acme/web").startswith("n=2 slots=2 of")
 
 
+def test_a_run_that_has_lost_its_line_keeps_a_limit_whose_line_is_damaged(limited: Limited):
+    limited.set(("stripe", "units=1"))
+    message = b'{"headers": {"task": "work"}}'
+    options = TaskOptions(limits="stripe")
+    limited.run(limited.commands.submit([Submission(id, "work", message, options) for id in "ab"]))
+    kind = "work slots=1 under=stripe"
+    limited.start(limited.take(kind, 1))
+    limited.client.hdel(limited.drive.keys.queue("tasks"), "a")
+    limited.client.hset(limited.drive.keys.queue("accounts"), "stripe", "n=x")
+    assert limited.run(limited.commands.repair_task("a", "why")) == "running"
+    assert limited.drive.line("a").kind == kind
+    repair_all(limited.drive.store)
+    assert limited.ids(kind) == [], "the run counts"
+
+
 def test_kinds_of_one_take_share_the_room_of_their_limit(limited: Limited):
     limited.set(("stripe", "units=3"))
     rows = []

@@ -273,6 +273,9 @@ local ACCOUNTS = {} -- name -> account, a table with the fields below
 --   leaving: {what one task holds, {id, ...}, ...} of the tasks that leave; nil for none
 --   returned: how many units were not used, because their takes are undone
 --   text: the line without the mark `full`, once it is written
+--   is_checked, is_doubtful: whether line and holders have been compared, and differ (room.lua)
+--   ceiling_text, is_unread, allowed, interval, least_interval, burst: the ceiling (ceilings.lua)
+--   is_divided, allotment, whole_text: its division among shards (ceilings.lua, allotments.lua)
 
 -- account_of: return the account of a name, which this call may not have read.
 
@@ -509,6 +512,8 @@ end
 
 -- add_amounts: add `factor` times what one task holds to what an account holds. Thousandths stay
 -- exact.
+
+-- is_listed: return whether a task is in the key of an account's holders.
 
 -- remove_holders: take tasks out of the holders of an account. Only a task that was a holder
 -- counts, so a repeated call changes nothing. asked: what one of the tasks holds.
