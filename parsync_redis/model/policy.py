@@ -185,8 +185,20 @@ class DueShares:
         self._policy = policy
         # by tenant, '' for the root, its active children with their weights
         self._weights: dict[str, dict[str, float]] = {}
+        # by parent, the weight of its children without an entry: one pattern counts for them all
+        unnamed: dict[str, float] = {}
+        own_weight = TenantEntry().weight
         for name in active:
-            self._weights.setdefault(parent_of(name), {})[name] = policy.tenant(name).weight
+            parent, _, word = name.rpartition("/")
+            if parent and word == NO_TENANT:
+                weight = own_weight
+            elif name in policy.tenants or word == NO_TENANT:
+                weight = policy.tenant(name).weight
+            elif parent in unnamed:
+                weight = unnamed[parent]
+            else:
+                weight = unnamed[parent] = policy.tenant(name).weight
+            self._weights.setdefault(parent, {})[name] = weight
         self._sums = {parent: sum(weights.values()) for parent, weights in self._weights.items()}
 
     def of(self, tenant: str) -> float:

@@ -16,7 +16,8 @@ picks tasks, and does not look at the kinds of all tenants. The key of a branch 
 it has grown since; it is renewed when it comes up.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from ...model.account import NO_TENANT, TENANT_MARK
@@ -279,6 +280,18 @@ class Tree:
         branch = self._root.branches.get(group)
         if branch is not None:
             self._open.discard(branch)
+
+    @contextmanager
+    def only_open(self, groups: Iterable[KindGroup]) -> Iterator[None]:
+        """Let tasks of these blocked groups be picked, and no others, until the context ends."""
+        before = self._open
+        self._open = Ranking()
+        for group in groups:
+            self.open(group)
+        try:
+            yield
+        finally:
+            self._open = before
 
     def pick(self) -> WaitingKind | None:
         """Return the kind whose first task is next; None if no group is open."""
