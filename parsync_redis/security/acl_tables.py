@@ -208,7 +208,7 @@ SCHEDULER_RIGHTS: Final[CommandsByKind] = {
     "p:nodes": "del hdel hexists hget hkeys hmget hset",
     "p:notes": "del hdel hget hset",
     "p:slots": "del hdel hget hgetall hscan hset",
-    "q:accounts": "del hdel hexists hlen hscan hset",
+    "q:accounts": "del hdel hexists hkeys hlen hscan hset",
     "q:apps": "del zadd zrem zrevrange zscore",
     "q:changed": "del zadd zcard zrangebyscore zrem zscan zscore",
     "q:choices": "del hdel hlen hset rename",

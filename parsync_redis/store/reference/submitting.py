@@ -161,7 +161,7 @@ class Submitting(Tasks):
 
     def _limits_in_use(self) -> set[str]:
         """Return the limits and patterns that apps declare, or that tasks hold or wait under."""
-        declared = {name for known in self.names.values() for name in known.limits}
+        declared = {name for tasks in self.names.values() for name in tasks.limits}
         accounts = {name for name, line in self.accounts.lines.items() if line.holders}
         waited_for = [limits_of(Kind.of(kind).limits) for kind in self.kinds]
         accounts |= {account.name for limits in waited_for for account in limits}
