@@ -307,8 +307,8 @@ def refused_limit(store: Store, task: Submission) -> UnknownLimit | None:
 def unknown_limit(task: Submission, known_limits: Sequence[str]) -> str:
     """Return the first limit of a task that nobody knows, '' if all are known."""
     names = [account.name for account in limits_of(task.options.limits)]
-    known = {*known_limits}
-    return next((name for name in names if not {name, pattern_of(name)} & known), "")
+    limits = {*known_limits}
+    return next((name for name in names if not {name, pattern_of(name)} & limits), "")
 
 
 def explain_unknown_limit(task: Submission, known_limits: Sequence[str]) -> str:
