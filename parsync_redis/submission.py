@@ -308,13 +308,14 @@ def refused_limit(store: Store, task: Submission) -> UnknownLimit | None:
 def unknown_limit(task: Submission, known_limits: Sequence[str]) -> str:
     """Return the first limit of a task that nobody knows, '' if all are known."""
     names = [account.name for account in limits_of(task.options.limits)]
-    return next((n for n in names if not {n, pattern_of(n)} & {*known_limits}), "")
+    limits = {*known_limits}
+    return next((name for name in names if not {name, pattern_of(name)} & limits), "")
 
 
 def explain_unknown_limit(task: Submission, known_limits: Sequence[str]) -> str:
     """Return the sentence that names the limit that nobody knows, and known limits."""
     unknown = unknown_limit(task, known_limits) or task.options.limits
-    hint = _hint(unknown, known_limits) if known_limits else "; the policy has no limits"
+    hint = _hint(unknown, known_limits) if known_limits else "; there are no limits"
     return (
         f"no limit {shown(unknown)}{hint} (task {task.name}; wait_for_capacity=True would let it "
         "wait)"

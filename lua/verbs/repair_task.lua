@@ -14,7 +14,8 @@
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: afterwards the task is in the indexes of its state, and in no others.
 -- ATOMICITY: the whole call; pending is a fence: a run that still goes on changes nothing.
--- COMPLEXITY: O(log pending); O(taken + running) if an account of the task is wrong
+-- COMPLEXITY: O(log pending); O(taken + running) if an account of the task is wrong; O(accounts) if
+--   the line of a task that runs is lost
 --- @include repair/task_facts
 --- @include task/transitions
 

@@ -226,13 +226,17 @@ class _Explainer:
         accounts = self._reading.accounts
         if not task.tenant or accounts.block_of(task.kind) is not None:
             return ""
-        if not accounts.policy.longest_half_life_s:
+        try:
+            policy = accounts.policy
+        except AccessDenied:  # a login of an earlier version
+            return ""
+        if not policy.longest_half_life_s:
             return ""
         lines = read_account_lines(self._store)
         waiting = {split_kind(kind).tenant for _, kind, _ in read_lines(self._store)}
         shares = shares_held(lines, *open_amounts(self._reading.states.values()))
-        used = read_used_shares(self._store, accounts.policy, self.now_ms)
-        return goes_first_by_use(accounts.policy, task.tenant, waiting, lines, shares, used)
+        used = read_used_shares(self._store, policy, self.now_ms)
+        return goes_first_by_use(policy, task.tenant, waiting, lines, shares, used)
 
     def _remedies(
         self,

@@ -3,8 +3,10 @@
     n=3 slots=12 gpu=3                                of slots=200 gpu=4
     n=3 units=4 next=1732161994123.250                of units=5 rate=100/60000 burst=10
     n=0                                               of -
+    damaged                                           of ?
 
-A shard of the queue has the part before `of` (lua/lib/kind/accounts.lua); a scheduler hears both.
+A ceiling of `-` is none. A ceiling of `?` cannot be read, so the account has room for nothing. A
+shard of the queue has the part before `of` (lua/lib/kind/accounts.lua); a scheduler hears both.
 """
 
 import re
@@ -14,6 +16,9 @@ from typing import Final
 
 from .amount import AMOUNT_PATTERN, THOUSANDTHS, read_amount
 from .policy import LimitEntry, StartRate
+
+UNREAD_CEILING: Final = "?"
+"""The text of a ceiling that a script cannot read."""
 
 _HELD_LINE: Final = re.compile(
     r"n=(?P<count>\d{1,15})(?P<amounts>(?: [a-z][a-z0-9_.]*=" + AMOUNT_PATTERN + r")*?)"

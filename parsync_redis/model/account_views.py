@@ -7,7 +7,7 @@ from types import MappingProxyType
 from .account import NO_TENANT, TENANT_MARK, pattern_of
 from .account_line import AccountLine, Ceiling
 from .amount import THOUSANDTHS, amount_number
-from .policy import STRICT, DueShares, Policy, parents_of
+from .policy import STRICT, DueShares, Policy, Turn, parent_of, parents_of, turn_of
 from .policy_document import rate_text
 from .used_share import dominant_share
 
@@ -199,7 +199,7 @@ def goes_first_by_use(
     """
     rivals = {rival for name in waiting for rival in _path(name)}
     for child in _path(tenant):
-        parent = _parent(child)
+        parent = parent_of(child)
         if policy.tenant(parent).children == STRICT:
             continue
         turn = _turn(policy, child, lines, shares, used)
@@ -207,7 +207,7 @@ def goes_first_by_use(
         ahead = [
             (_turn(policy, rival, lines, shares, used), rival)
             for rival in rivals
-            if _parent(rival) == parent
+            if parent_of(rival) == parent
             and rival != child
             and shares.get(rival, 0.0) / policy.tenant(rival).weight >= weighted_share
         ]
@@ -232,12 +232,11 @@ def _turn(
     lines: Mapping[str, AccountLine],
     shares: Mapping[str, float],
     used: Mapping[str, float],
-) -> tuple[bool, float]:
-    """Return the turn of a tenant among its siblings, as schedulers compute it; the least first."""
-    entry = policy.tenant(tenant)
+) -> Turn:
+    """Return the turn of a tenant whose siblings are not strict."""
     amounts = lines.get(TENANT_MARK + tenant, AccountLine()).amounts
-    is_above = all(amounts.get(name, 0) >= amount for name, amount in entry.at_least)
-    return is_above, (shares.get(tenant, 0.0) + used.get(tenant, 0.0)) / entry.weight
+    share = shares.get(tenant, 0.0)
+    return turn_of(policy.tenant(tenant), False, amounts, share, used.get(tenant, 0.0))
 
 
 def _tenant_shown(tenant: str) -> str:
@@ -250,10 +249,6 @@ def _tenant_shown(tenant: str) -> str:
 def _part(policy: Policy, tenant: str, shares: Mapping[str, float]) -> str:
     weight = policy.tenant(tenant).weight
     return f"{shares.get(tenant, 0.0):.0%}" + ("" if weight == 1 else f" (weight {weight:g})")
-
-
-def _parent(tenant: str) -> str:
-    return tenant.rpartition("/")[0]
 
 
 def _numbers(amounts: Iterable[tuple[str, int]]) -> dict[str, int | float]:

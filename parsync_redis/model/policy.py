@@ -185,8 +185,20 @@ class DueShares:
         self._policy = policy
         # by tenant, '' for the root, its active children with their weights
         self._weights: dict[str, dict[str, float]] = {}
+        # by parent, the weight of its children without an entry: one pattern counts for them all
+        unnamed: dict[str, float] = {}
+        own_weight = TenantEntry().weight
         for name in active:
-            self._weights.setdefault(_parent(name), {})[name] = policy.tenant(name).weight
+            parent, _, word = name.rpartition("/")
+            if parent and word == NO_TENANT:
+                weight = own_weight
+            elif name in policy.tenants or word == NO_TENANT:
+                weight = policy.tenant(name).weight
+            elif parent in unnamed:
+                weight = unnamed[parent]
+            else:
+                weight = unnamed[parent] = policy.tenant(name).weight
+            self._weights.setdefault(parent, {})[name] = weight
         self._sums = {parent: sum(weights.values()) for parent, weights in self._weights.items()}
 
     def of(self, tenant: str) -> float:
@@ -195,7 +207,7 @@ class DueShares:
 
     def _part(self, name: str) -> float:
         """Return the part of what its parent is due."""
-        parent = _parent(name)
+        parent = parent_of(name)
         weights = self._weights.get(parent, {})
         if self._policy.tenant(parent).children == STRICT:
             ranks = {child: self._policy.tenant(child).rank for child in (*weights, name)}
@@ -204,8 +216,8 @@ class DueShares:
         return weight / (self._sums.get(parent, 0.0) + (0.0 if name in weights else weight))
 
 
-def _parent(tenant: str) -> str:
-    """Return the tenant above a tenant; '' is the root."""
+def parent_of(tenant: str) -> str:
+    """Return the tenant above a tenant, by names or by accounts; '' is the root."""
     return tenant.rpartition("/")[0]
 
 
@@ -213,6 +225,39 @@ def parents_of(tenant: str) -> list[str]:
     """Return the tenants above a tenant, from the root down: `a`, `a/b` of `a/b/c`."""
     words = tenant.split("/")
     return ["/".join(words[:depth]) for depth in range(1, len(words))]
+
+
+Turn = tuple[float, float]
+"""The turn of a tenant among its siblings, the least first.
+
+Its class, and its share for its weight, with the used share.
+"""
+
+BELOW_GUARANTEE: Final = 0.0
+"""The class of a tenant that holds less than its `at_least`."""
+ABOVE_GUARANTEE: Final = 1.0
+"""The class of every other tenant."""
+
+
+def turn_of(
+    entry: TenantEntry,
+    is_strict: bool,
+    amounts: Mapping[str, int],
+    share: float,
+    used_share: float,
+) -> Turn:
+    """Return the turn of a tenant. Without a half-life its used share does not count.
+
+    is_strict: whether the children of its parent go by their places in the document. amounts: what
+    the tenant holds, in thousandths. share, used_share: parts of the nodes.
+    """
+    if entry.half_life_s:
+        share += used_share
+    share /= entry.weight
+    if is_strict:
+        return float(entry.rank), share
+    is_below = any(amounts.get(name, 0) < amount for name, amount in entry.at_least)
+    return BELOW_GUARANTEE if is_below else ABOVE_GUARANTEE, share
 
 
 def _pattern_name(tenant: str) -> str:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from .account import NO_TENANT, TENANT_MARK, is_tenant
 from .account_line import AccountLine
 from .ids import readable
-from .policy import Policy
+from .policy import Policy, parent_of
 from .text import USED_SHARE
 
 MAX_HELD_MS: Final = 60_000
@@ -118,25 +118,27 @@ def shares_held(
 ) -> dict[str, float]:
     """Return the dominant share of each tenant that holds something, by name; 1 at most.
 
-    `-` is what tasks without a tenant hold, `a/-` what those of `a` hold besides its children's.
+    `-` is what tasks without a tenant hold. `a/-` is what `a` holds besides its children: all that
+    `a` holds, if no child holds anything.
 
     lines: what the accounts hold, all shards together. totals, used: what the open nodes have, and
     what is not free there, in thousandths, `slots` too.
     """
-    holdings: dict[str, Mapping[str, int]] = {NO_TENANT: used}
+    holdings: dict[str, Mapping[str, int]] = {}
     below: dict[str, dict[str, int]] = {}
     for account, line in lines.items():
         if account.startswith(TENANT_MARK) and line.count:
             name = account.removeprefix(TENANT_MARK)
             holdings[name] = line.amounts
-            sums = below.setdefault(name.rpartition("/")[0], {})
+            sums = below.setdefault(parent_of(name), {})
             for resource, amount in line.amounts.items():
                 sums[resource] = sums.get(resource, 0) + amount
-    holdings[NO_TENANT] = _less(used, below.pop("", {}))
     holdings |= {
-        f"{parent}/{NO_TENANT}": _less(holdings.get(parent, {}), sums)
-        for parent, sums in below.items()
+        f"{name}/{NO_TENANT}": _less(amounts, below.get(name, {}))
+        for name, amounts in holdings.items()
+        if name != NO_TENANT
     }
+    holdings[NO_TENANT] = _less(used, below.get("", {}))
     shares = {tenant: dominant_share(amounts, totals) for tenant, amounts in holdings.items()}
     return {tenant: min(share, 1.0) for tenant, share in shares.items() if share > 0}
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ..model.account import TENANT_MARK
-from ..model.account_line import AccountLine, Ceiling
+from ..model.account_line import UNREAD_CEILING, AccountLine, Ceiling
 from ..model.amount import THOUSANDTHS, shown_amount
 from ..model.human import age_text
 from ..model.ids import close_to
@@ -108,6 +108,9 @@ def _block(
             "unknown",
             f"no limit {account!r} is in the policy or declared by a worker{hint}",
         )
+    if text == UNREAD_CEILING:
+        why = f"what {subject} may hold cannot be read: the leader writes it anew"
+        return AccountBlock(account, "damaged", why)
     has_ceiling = not is_tenant or bool(Ceiling.of(text or "").amounts)
     if line.is_damaged and has_ceiling:
         why = f"what {subject} holds is not known: the leader counts it anew"

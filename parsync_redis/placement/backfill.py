@@ -23,7 +23,7 @@ NEAREST: Final = 32
 """Number of nodes considered for a kind, those that lack least: their leases must be read."""
 
 MOST_LOOKS: Final = 8
-"""How often so many further nodes are read for a kind of a tenant that has won those before."""
+"""Maximum number of reads of NEAREST nodes for a kind of a tenant."""
 
 MAX_BOOKINGS: Final = NEAREST
 """Maximum number of booked nodes."""
@@ -55,13 +55,6 @@ class LargeTask:
     needs: Resources
     task: str
     waited_ms: float
-
-
-def nearest(
-    needs: Resources, nodes: Sequence[NodeFacts], booked: Collection[str] = ()
-) -> list[NodeFacts]:
-    """Return NEAREST of the nodes of `by_lack`, at most."""
-    return by_lack(needs, nodes, booked)[:NEAREST]
 
 
 def by_lack(

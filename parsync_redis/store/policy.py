@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from ..errors import DamagedState, InvalidInput
-from ..model.account import TENANT_MARK, pattern_of
+from ..model.account import pattern_of
 from ..model.account_line import Ceiling
 from ..model.allotment import divided_ceiling, is_allotment, undivided_ceiling
 from ..model.human import age_text
@@ -286,18 +286,21 @@ def find_drift(store: Store, directory: Directory | None = None) -> Drift:
 
 
 def mend_drift(store: Store, drift: Drift) -> None:
-    """Write the shards that differ, and let limits go that no app declares any more."""
-    shards = range(store.keys.shards) if drift.undeclared else drift.shards
-    if not shards:
-        return
-    stored = stored_policy(store)
-    declared = declared_limits(Directory(store))
-    rows_by_shard = read_rows(store)
-    removals = {name: "" for name in drift.undeclared if name not in declared}
-    for shard in shards:
-        if shard in rows_by_shard:
-            rows = ceilings_of_shard(stored, declared, rows_by_shard[shard])
-            _write_shards(store, {**rows, **removals}, [shard])
+    """Write the shards that differ, and let limits go that no app declares any more.
+
+    Each shard judges whether a limit may go: a worker may declare the limit meanwhile.
+    """
+    if drift.shards:
+        stored = stored_policy(store)
+        declared = declared_limits(Directory(store))
+        rows_by_shard = read_rows(store)
+        for shard in drift.shards:
+            if shard in rows_by_shard:
+                rows = ceilings_of_shard(stored, declared, rows_by_shard[shard])
+                _write_shards(store, rows, [shard])
+    if drift.undeclared:
+        shards = range(store.keys.shards)
+        store.run_all([store.commands.remove_declared(drift.undeclared, shard) for shard in shards])
 
 
 def ceilings_of_shard(
@@ -313,7 +316,7 @@ def ceilings_of_shard(
         base = {
             name: text
             for name, text in rows.items()
-            if DECLARED_MARK not in text and (name.startswith(TENANT_MARK) or _is_ceiling(text))
+            if DECLARED_MARK not in text and (Ceiling.of(text).amounts or _is_ceiling(text))
         }
     marked = {
         name: text for name, text in rows.items() if DECLARED_MARK in text and _is_ceiling(text)
@@ -390,8 +393,7 @@ def _write_shards(
 ) -> None:
     numbers = range(store.keys.shards) if shards is None else shards
     rows = [
-        (name, text and divided_ceiling(text, store.keys.shards))
-        for name, text in sorted(ceilings.items())
+        (name, divided_ceiling(text, store.keys.shards)) for name, text in sorted(ceilings.items())
     ]
     calls: list[Any] = [store.commands.set_policy(rows, shard) for shard in numbers]
     store.run_all(calls)

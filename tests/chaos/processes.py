@@ -142,6 +142,7 @@ class WorkerPort:
 
     owed_results = ()
     processes: int | None = None
+    ends_runs = True
     queues: set[str] | None = None
 
     def __init__(self, process: AgentProcess) -> None:

@@ -44,6 +44,7 @@ def written(core: Core) -> dict[str, str]:
         (STRIPE, {"stripe": "n=9 units=9 of units=5"}, -4),
         (STRIPE, {"stripe": "n=0 of -"}, 0),
         (STRIPE, {"stripe": "damaged"}, 0),
+        (STRIPE, {"stripe": "damaged of ?"}, 0),
         (STRIPE, {"stripe": "n=0 of units=0"}, 0),
         ("work slots=1 under=a,stripe*2", {"stripe": "n=1 units=1 of units=6"}, 2),
         ("work slots=1 under=a,stripe*2", {"stripe": "n=0 of units=9", "a": "n=0 of units=1"}, 1),
@@ -51,6 +52,8 @@ def written(core: Core) -> dict[str, str]:
         ("work slots=2 gpu=1 for=a/b", {"@a": "n=1 slots=2 gpu=1 of slots=9"}, 3),
         ("work slots=2 gpu=0.5 for=a/b", {"@a/b": "n=1 gpu=1 of slots=99 gpu=2"}, 2),
         ("work slots=2 for=a/b", {"@a/b": "n=1 gpu=1 of gpu=1"}, inf),
+        ("work slots=2 for=a/b", {"@a/b": "damaged of -"}, inf),
+        ("work slots=2 for=a/b", {"@a/b": "damaged of ?"}, 0),
     ],
 )
 def test_a_kind_has_the_room_of_its_fullest_account(

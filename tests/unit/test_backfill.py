@@ -15,9 +15,9 @@ from parsync_redis.placement.backfill import (
     CLOCKS_MS,
     LEAST_MS,
     LargeTask,
+    by_lack,
     choose,
     makes_room,
-    nearest,
     unused,
 )
 from parsync_redis.placement.facts import Holder, NodeFacts
@@ -153,8 +153,8 @@ def test_the_nearest_nodes_are_open_and_fit_and_booked_ones_come_first() -> None
         facts("down", state="down"),
         facts("other", knows=False),
     ]
-    assert [one.name for one in nearest(parse_needs("slots=4"), nodes)] == ["near", "full"]
-    assert [one.name for one in nearest(parse_needs("slots=4"), nodes, ["full"])] == [
+    assert [one.name for one in by_lack(parse_needs("slots=4"), nodes)] == ["near", "full"]
+    assert [one.name for one in by_lack(parse_needs("slots=4"), nodes, ["full"])] == [
         "full",
         "near",
     ]

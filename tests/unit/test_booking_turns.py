@@ -1,7 +1,9 @@
 """The turns in which large tasks of tenants get bookings."""
 
+import sys
 from collections import Counter
 from collections.abc import Mapping
+from types import FrameType
 
 import pytest
 from hypothesis import given, settings
@@ -50,7 +52,7 @@ def full(
 
 def large(core: Core) -> tuple[LargeKind, ...]:
     groups = large_groups(core.queue.blocked.strict, LeastAsked(10.0))
-    return BookingTurns(core.queue, core.view, groups).large()
+    return BookingTurns(core.queue, groups).large()
 
 
 def turns(core: Core) -> str:
@@ -132,6 +134,50 @@ def test_the_search_for_turns_changes_nothing() -> None:
     before = dict(core.queue.accounts.held("@l"))
     assert turns(core) == turns(core)
     assert core.queue.accounts.held("@l") == before
+
+
+HALF_LIFE = '[tenants."*"]\nhalf_life = "1h"\n'
+
+
+@pytest.mark.parametrize(
+    ("used", "tenants"),
+    [
+        ({"l": 0.9}, ""),
+        ({"s": 0.9}, "l l l l l l l l l l"),
+        ({"l": 0.2, "s": 0.8}, "l l l l l l l l"),
+        ({"l": 0.5, "s": 0.5}, "l l l l l"),
+    ],
+)
+def test_past_use_counts_in_the_turn_and_in_what_is_due(
+    used: Mapping[str, float], tenants: str
+) -> None:
+    """In the first case s goes before l, so a booking would give l a node of s."""
+    core = full({of("l"): 50, of("s", 1): 500}, {"l": 16, "s": 84}, HALF_LIFE)
+    core.queue.set_used_shares(used)
+    assert turns(core) == tenants
+
+
+def test_past_use_without_a_half_life_does_not_count() -> None:
+    core = full({of("l"): 50, of("s", 1): 500}, {"l": 16, "s": 84})
+    core.queue.set_used_shares({"l": 0.9})
+    assert turns(core) == "l l l l l"
+
+
+def test_the_search_for_turns_costs_little_for_each_tenant() -> None:
+    """The tree of the queue is used, because a second tree of all tenants takes a second."""
+    waits = {of(f"t{number}"): 3 for number in range(300)}
+    core = full(waits, {f"t{number}": 1 for number in range(300)})
+    calls = Counter[str]()
+
+    def count(frame: FrameType, event: str, arg: object) -> None:
+        calls[event] += 1
+
+    sys.setprofile(count)
+    try:
+        large(core)
+    finally:
+        sys.setprofile(None)
+    assert calls["call"] < 40 * 300, "a second tree needs 70 calls for each tenant"
 
 
 TENANTS = ("a", "b", "c", "c/d", "c/e")

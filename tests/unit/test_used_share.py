@@ -23,7 +23,8 @@ from tests.unit.test_tenants import sees, shares, tell, wait
 
 HALF_LIFE_S = 1800.0
 HALF_LIFE_MS = 1_800_000
-POLICY = read_policy('[tenants."*"]\nhalf_life = "30m"\n[tenants.now]\nweight = 1\n')
+DOCUMENT = '[tenants."*"]\nhalf_life = "30m"\n[tenants.now]\nweight = 1\n'
+POLICY = read_policy(DOCUMENT)
 
 
 def test_a_used_share_is_half_after_a_half_life() -> None:
@@ -103,7 +104,7 @@ def test_the_shares_of_tenants_are_dominant_and_tasks_without_a_tenant_hold_what
         "stripe": AccountLine.of("n=1 units=1"),
     }
     held = shares_held(lines, TOTALS, {"slots": 6000, "gpu": 2000})
-    assert held == {"a": 0.5, "a/x": 0.2, "a/-": 0.5, "b": 0.1, "-": 0.2}
+    assert held == {"a": 0.5, "a/x": 0.2, "a/-": 0.5, "a/x/-": 0.2, "b": 0.1, "b/-": 0.1, "-": 0.2}
     assert shares_held({}, {}, {}) == {}
     assert shares_held(lines, {"slots": 1000}, {})["a"] == 1.0, "nodes may have left"
     assert dominant_share({"slots": 5000}, TOTALS) == 0.5
@@ -116,6 +117,10 @@ def rows(held: dict[str, float], fields: dict[str, str], now_ms: int = 5000) -> 
 
 def test_a_pass_notes_what_tenants_hold_and_once_that_they_hold_nothing() -> None:
     assert rows({"a": 0.5, "now": 0.5}, {}) == [("a", 0.5, HALF_LIFE_S)]
+    own = '[tenants."a/*"]\nhalf_life = "30m"\n'
+    held_by_a = shares_held({"@a": AccountLine.of("n=5 slots=5")}, TOTALS, {"slots": 5000})
+    noted = [*rows_to_note(held_by_a, SharesByTenant({}), 5000, read_policy(own))]
+    assert noted == [("a/-", 0.5, HALF_LIFE_S)], "the own tasks of a are not idle"
     held = UsedShare(0.1, 0.5, 0).text
     assert rows({}, {"a": held}) == [("a", 0.0, HALF_LIFE_S)]
     idle = UsedShare(0.1, 0.0, 0).text
@@ -211,3 +216,16 @@ def test_an_explanation_says_which_tenant_goes_first_because_it_has_used_less() 
     assert why("acme", held, {"acme": 0.2, "beta": 0.05}) == "", "acme goes first"
     assert why("beta/x", held, {"beta": 0.4}) == "", "acme goes first because it holds less"
     assert why("acme", {}, {}) == ""
+
+
+def test_the_turn_that_people_are_told_is_that_of_the_tree() -> None:
+    """No half-life: what is noted of `now` counts in neither."""
+    core = sees(40, policy=DOCUMENT)
+    tell(wait(core, {"now": 9, "later": 9}), {"now": "slots=30", "later": "slots=30"})
+    used = {"now": 0.9, "later": 0.1}
+    core.queue.set_used_shares(used)
+    held = {"now": 0.3, "later": 0.3}
+    assert core.queue.tree is not None
+    for tenant, rival in (("now", "later"), ("later", "now")):
+        why = goes_first_by_use(POLICY, tenant, [tenant, rival], {}, held, used)
+        assert bool(why) == core.queue.tree.goes_before(rival, tenant)

@@ -4,25 +4,35 @@ loader's Parsync.
 
 import pickle
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from celery import Celery
-from celery.concurrency import eventlet, gevent, prefork
+from celery.concurrency import eventlet, gevent, prefork, thread
 from celery.worker import WorkController
 from celery.worker.components import Pool
+from celery.worker.request import Request
 
 from parsync_redis import InvalidInput, Parsync
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.place import Place
 from parsync_redis.settings import Settings, wants_scheduler
 from parsync_redis.store.store import Store
+from parsync_redis.wire.envelope import open_envelope
+from parsync_redis.wire.message import make_message
 from parsync_redis.worker import scheduler_child as beside
 from parsync_redis.worker.celery.bootsteps import (
     NodeStep,
     call_when_stopped,
     leave_before_soft_shutdown,
+    stop,
 )
+from parsync_redis.worker.celery.delivered_message import Delivered, as_message
+from parsync_redis.worker.celery.port import CeleryWorker
+from parsync_redis.worker.celery.request import request_class
 from parsync_redis.worker.celery.watch_cluster import WatchStep, placed_tasks
 from parsync_redis.worker.node.agent import Agent
 from parsync_redis.worker.node.node import NodeSpec
@@ -102,6 +112,45 @@ def test_a_worker_of_greenlets_cannot_be_a_node_and_says_why(
     assert [line.startswith(f"error: {why}") for line in capsys.readouterr().err.splitlines()] == [
         True
     ]
+
+
+def test_a_task_that_waits_for_a_thread_at_a_cold_stop_goes_back_and_never_begins() -> None:
+    """Celery leaves the threads of a pool that it ends cold alone, and what waits for them too."""
+    app = Celery("steps", broker="memory://", set_as_current=False)
+
+    @app.task(name="nothing", shared=False)
+    def nothing() -> None: ...
+
+    settings = Parsync(app, url="redis://127.0.0.1:1/0").settings()
+    store = Store.from_url(settings.url, settings.cluster)
+    pool = thread.TaskPool(1)
+    worker: Any = SimpleNamespace(app=app, pool_cls=type(pool))
+    agent = Agent(settings, store, NodeSpec("n1", Resources.of(2), 1.0), CeleryWorker(worker))
+    app.parsync.agent = agent
+    begun: SimpleQueue[str] = SimpleQueue()
+    may_end = Event()
+    runs: list[Run] = []
+    for slot, task in enumerate(("goes-on", "waits")):
+        run = Run(Place(task, "1@1", 0, "n1", (slot,), 1, 0))
+        assert agent.node.runs.enter(run)
+        payload = open_envelope(make_message("nothing", (), {}, task))
+        payload["headers"]["parsync"] = {"id": task, "attempt": "1@1", "slot": slot}
+        message = as_message(app, payload, Delivered)
+        request = request_class(Request)(message, app=app, task=nothing)
+        pool.apply_async(
+            lambda task: (begun.put(task), may_end.wait(60)),
+            (task,),
+            accept_callback=request.on_accepted,
+            callback=lambda _: None,
+        )
+        runs.append(run)
+    assert begun.get(timeout=60) == "goes-on"
+    pool.terminate()
+    stop(pool, agent)
+    may_end.set()
+    pool.executor.shutdown()
+    assert begun.empty(), "a task that was given back began"
+    assert [run.outcome for run in runs] == ["", "again"]
 
 
 def test_callbacks_at_stop_run_in_the_order_in_which_they_were_given() -> None:

@@ -79,10 +79,10 @@ def _rows(lines: Iterable[list[str]], path: Path, of_jobs: bool) -> Iterable[Tra
             begin_s, end_s, count = (
                 float(line[column] or 0) for column in (create, end, instances)
             )
+            name = "" if job is None else line[job].strip()
         except (ValueError, IndexError):
             raise InvalidInput(
                 f"trace {path}, line {number}: not a row of numbers: {','.join(line)[:80]!r}"
             ) from None
         if 0 < begin_s < end_s < float("inf") and 1 <= count <= MAX_INSTANCES:
-            name = "" if job is None else line[job].strip()
             yield TraceRow(begin_s, end_s - begin_s, int(count), name)

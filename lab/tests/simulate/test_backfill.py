@@ -15,7 +15,7 @@ from parsync_redis.model.booking import Booking
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.needs import parse_needs
 from parsync_redis.model.times import RunTimes
-from parsync_redis.placement.backfill import LargeTask, choose, nearest, unused
+from parsync_redis.placement.backfill import NEAREST, LargeTask, by_lack, choose, unused
 from parsync_redis.placement.facts import Holder, NodeFacts
 from parsync_redis.placement.forecast import ExpectedEnd
 from parsync_redis.scheduler.core.large_kinds import LeastAsked, find_large
@@ -86,7 +86,7 @@ class Backfilled(Simulation):
                 facts.append(NodeFacts(node.name, node.state, False, node.offer, free))
         needs = {one.kind: parse_needs(Kind.of(one.kind).needs) for one in large}
         mine = {kind: [b.node for b in self.bookings if b.kind == kind] for kind in needs}
-        nodes = {kind: nearest(asked, facts, mine[kind]) for kind, asked in needs.items()}
+        nodes = {kind: by_lack(asked, facts, mine[kind])[:NEAREST] for kind, asked in needs.items()}
         waiting = [LargeTask(kind, needs[kind], id, 1000 * ages[id]) for _, id, kind in tasks]
         before = unused(self.bookings, held, kinds)
         self.bookings = choose(waiting, nodes, held, before, len(facts), now_ms)

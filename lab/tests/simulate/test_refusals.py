@@ -114,6 +114,10 @@ def test_a_trace_that_cannot_be_replayed_is_refused(text: str, said: str, tmp_pa
             "task_create_time,task_end_time,number_of_instances\n1,2,3\n",
             "has no column job_id; it has task_create_time, task_end_time, number_of_instances",
         ),
+        (
+            "task_create_time,task_end_time,number_of_instances,job_id\n1,5,2\n",
+            "line 2: not a row of numbers",
+        ),
         (HEAD + "1,90,1,1,50,Terminated\n2,9,1,1,50,Terminated\n", "take fewer --slots"),
     ],
 )

@@ -30,6 +30,9 @@ local ARE_READABLE = true -- false if `accounts` is a key of another type
 --   leaving: {what one task holds, {id, ...}, ...} of the tasks that leave; nil for none
 --   returned: how many units were not used, because their takes are undone
 --   text: the line without the mark `full`, once it is written
+--   is_checked, is_doubtful: whether line and holders have been compared, and differ (room.lua)
+--   ceiling_text, is_unread, allowed, interval, least_interval, burst: the ceiling (ceilings.lua)
+--   is_divided, allotment, whole_text: its division among shards (ceilings.lua, allotments.lua)
 
 -- account_of: return the account of a name, which this call may not have read.
 local function account_of(name)

@@ -60,7 +60,8 @@ local function read_allotments(names)
 end
 
 -- account_line: return 'HELD of CEILING' of an account that this call has read. HELD may end with
--- ' full': then a scheduler knows that it is woken when the account has room.
+-- ' full': then a scheduler knows that it is woken when the account has room. CEILING is '-' for
+-- none, and '?' for one that cannot be read: then the account has room for nothing.
 local function account_line(name)
   local account = ACCOUNTS[name]
   local held_text = account.count and (account.text or account_text(account)) or 'damaged'

@@ -42,7 +42,7 @@ local function parse_ceiling(account, text)
   end
   local words, period, shards = words_of(text or '')
   account.is_unread = text and not words
-  account.ceiling_text = words and text or '-'
+  account.ceiling_text = words and text or text and '?' or '-'
   account.allowed = text and words
   if period then
     account.interval = period / words.rate
@@ -123,7 +123,10 @@ local function read_ceilings(names)
   for i = 1, #unread do
     local account = ACCOUNTS[unread[i]]
     parse_ceiling(account, texts and (texts[i] or texts[places[i]]))
-    account.is_unread = account.is_unread or not texts
+    if not texts then
+      account.is_unread = true
+      account.ceiling_text = '?'
+    end
     if account.is_unread then
       account.count = nil
     end

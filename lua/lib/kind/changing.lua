@@ -17,6 +17,12 @@ local function add_amounts(account, asked, factor)
   end
 end
 
+-- is_listed: return whether a task is in the key of an account's holders.
+local function is_listed(id, name)
+  local since = redis.pcall('ZSCORE', KEY.holders .. name, id)
+  return since and type(since) ~= 'table'
+end
+
 -- remove_holders: take tasks out of the holders of an account. Only a task that was a holder
 -- counts, so a repeated call changes nothing. asked: what one of the tasks holds.
 local function remove_holders(name, account, asked, ids)

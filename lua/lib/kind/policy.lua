@@ -47,23 +47,23 @@ local function is_covered(ceilings, name)
   return text and not is_declared(text) or pattern_text and not is_declared(pattern_text)
 end
 
--- with_declared: return the ceilings of the rows {account -> ceiling or ''}, and the declared ones
--- of before that no row names or covers.
+-- with_declared: return the ceilings of the rows {account -> ceiling}, and the declared ones of
+-- before that no row names or covers.
 local function with_declared(texts, before)
   local ceilings = {}
   for name, text in pairs(texts) do
-    ceilings[name] = text ~= '' and text or nil
+    ceilings[name] = text
   end
   for name, text in pairs(before) do
-    if is_declared(text) and not texts[name] and not is_covered(ceilings, name) then
+    if is_declared(text) and not texts[name] and not is_covered(texts, name) then
       ceilings[name] = text
     end
   end
   return ceilings
 end
 
--- replace_ceilings: write the ceilings {account -> ceiling or ''}; return the accounts whose
--- ceiling differs from before. Allotments stay, and declared ceilings that no row names or covers.
+-- replace_ceilings: write the ceilings {account -> ceiling}; return the accounts whose ceiling
+-- differs from before. Allotments stay, and declared ceilings that no row names or covers.
 local function replace_ceilings(texts)
   local before, allotments = split_fields(pairs_of(redis.pcall('HGETALL', KEY.policy)))
   local ceilings = with_declared(texts, before)

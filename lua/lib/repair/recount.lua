@@ -9,8 +9,7 @@ local HELD -- what held_tasks returns, once it is read
 local function is_holder(id, name)
   read_accounts({name})
   check_holders(name)
-  local since = redis.pcall('ZSCORE', KEY.holders .. name, id)
-  return account_of(name).count and since and type(since) ~= 'table'
+  return account_of(name).count and is_listed(id, name)
 end
 
 -- is_counted: return whether a task of a kind is a holder of each of its accounts.

@@ -62,6 +62,8 @@ end
 -- units_of: return how many units of a limit a task holds whose line is lost: those that the other
 -- holders do not hold, 1 if that is not known.
 local function units_of(name, id)
+  read_accounts({name})
+  check_holders(name)
   local account = account_of(name)
   local summary = {count = 0, held = {}}
   local other_ids = {}
@@ -74,16 +76,16 @@ local function units_of(name, id)
 end
 
 -- accounts_text: return the words of a kind about the accounts that have a task among their
--- holders: ' for=TENANT under=LIMITS'; '' for none.
+-- holders, also if the line of the account is damaged: ' for=TENANT under=LIMITS'; '' for none.
 local function accounts_text(id)
   local lines = redis.pcall('HGETALL', KEY.accounts)
   local tenant = ''
   local limits = {}
   for i = 1, #lines, 2 do
     local name = lines[i]
-    if is_holder(id, name) and string.byte(name) ~= 64 then
+    if is_listed(id, name) and string.byte(name) ~= 64 then
       limits[#limits + 1] = name
-    elseif #name > #tenant and is_holder(id, name) then
+    elseif #name > #tenant and is_listed(id, name) then
       tenant = name
     end
   end

@@ -11,11 +11,12 @@ from math import inf
 from typing import Final, NamedTuple
 
 from ...model.account import ACCOUNT_WORDS, TENANT_MARK, pattern_of
-from ...model.account_line import AccountLine, Ceiling
+from ...model.account_line import UNREAD_CEILING, AccountLine, Ceiling
 from ...model.amount import THOUSANDTHS
 from ...model.apart import undeclared
 from ...model.kind import Kind
 from ...model.needs import Resources, parse_needs
+from ...model.policy import parent_of
 from ...placement.account_reasons import find_block
 
 UNITS: Final = "units"
@@ -58,9 +59,13 @@ UNLIMITED: Final = Room(inf)
 
 @lru_cache(maxsize=4096)
 def ceiling_of(account: str, text: str) -> Ceiling | None:
-    """Return the ceiling of an account by its text; None for a limit that the policy has not."""
+    """Return the ceiling of an account by its text.
+
+    None for a limit that the policy has not, and for a ceiling that cannot be read: the account has
+    room for nothing.
+    """
     is_unknown = text == "-" and not account.startswith(TENANT_MARK)
-    return None if is_unknown else Ceiling.of(text)
+    return None if is_unknown or text == UNREAD_CEILING else Ceiling.of(text)
 
 
 @lru_cache(maxsize=4096)
@@ -83,11 +88,6 @@ def asks_of(kind: Kind) -> tuple[Ask, ...]:
         Ask(name, amounts if name.startswith(TENANT_MARK) else {UNITS: units * THOUSANDTHS})
         for name, units in kind.accounts
     )
-
-
-def parent_of(account: str) -> str:
-    """Return the account of a tenant's parent; `@` is the root."""
-    return account.rpartition("/")[0] or TENANT_MARK
 
 
 class AccountsCopy:
@@ -163,7 +163,8 @@ class AccountsCopy:
 
     def _add(self, account: str, amounts: AccountAmounts, sign: int) -> None:
         """Add to what a tenant holds in all shards, or take away."""
-        for table, name in ((self._held, account), (self._held_below, parent_of(account))):
+        above = parent_of(account) or TENANT_MARK
+        for table, name in ((self._held, account), (self._held_below, above)):
             total = table.setdefault(name, {})
             _add_to(total, amounts, sign)
             if not any(total.values()):
@@ -221,7 +222,7 @@ class AccountsCopy:
         account = ask.account
         is_open = ceiling is not None and not ceiling.amounts and ceiling.rate is None
         if is_open and account.startswith(TENANT_MARK):
-            return UNLIMITED  # also of a damaged line: the shares go on
+            return UNLIMITED  # also if the line is damaged: no ceiling counts
         if line.is_damaged or ceiling is None:
             return Room(0, account)
         if is_open:
@@ -253,7 +254,7 @@ class AccountsCopy:
         pairs = {name: self._lines[shard].get(name, NO_LINE) for name, _ in kind.accounts}
         lines = {name: line for name, (line, _) in pairs.items()}
         ceilings = {
-            name: None if ceiling_of(name, text) is None else text
+            name: text if text == UNREAD_CEILING or ceiling_of(name, text) else None
             for name, (_, text) in pairs.items()
         }
         block = find_block(kind, lines, ceilings, self._now_ms[shard])

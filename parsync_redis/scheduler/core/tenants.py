@@ -16,28 +16,26 @@ picks tasks, and does not look at the kinds of all tenants. The key of a branch 
 it has grown since; it is renewed when it comes up.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from ...model.account import NO_TENANT, TENANT_MARK
-from ...model.policy import STRICT, Policy, TenantEntry
+from ...model.policy import (
+    ABOVE_GUARANTEE,
+    STRICT,
+    Policy,
+    TenantEntry,
+    Turn,
+    parent_of,
+    turn_of,
+)
 from .accounts import AccountAmounts, AccountsCopy, amounts_of
 from .kind_group import KindGroup, WaitingKind
 from .ranking import Ranking
 
 ROOT: Final = ""
 """The name of the tenant above all."""
-
-Turn = tuple[float, float]
-"""The turn of a tenant among its siblings, the least first.
-
-Its class, and its share for its weight, with the used share.
-"""
-
-BELOW_GUARANTEE: Final = 0.0
-"""The class of a tenant that holds less than its `at_least`."""
-ABOVE_GUARANTEE: Final = 1.0
-"""The class of every other tenant."""
 
 
 class Tenant:
@@ -248,15 +246,8 @@ class Tree:
     def _turn_of(self, tenant: Tenant) -> Turn:
         """Return the turn of a tenant."""
         amounts = self._held(tenant)
-        entry = tenant.entry
-        share = self.share(amounts)
-        if entry.half_life_s:
-            share += self._used_shares.get(tenant.name, 0.0)
-        share /= entry.weight
-        if tenant.strict:
-            return float(entry.rank), share
-        is_below = any(amounts.get(name, 0) < amount for name, amount in entry.at_least)
-        return BELOW_GUARANTEE if is_below else ABOVE_GUARANTEE, share
+        used_share = self._used_shares.get(tenant.name, 0.0)
+        return turn_of(tenant.entry, tenant.strict, amounts, self.share(amounts), used_share)
 
     def share(self, amounts: AccountAmounts) -> float:
         """Return the largest part of any amount of the open nodes: the dominant share."""
@@ -272,7 +263,7 @@ class Tree:
         """Return what a tenant holds: by its account, or what is left besides other accounts."""
         accounts = self._accounts
         if tenant.is_own:
-            above = tenant.account.rpartition("/")[0]
+            above = parent_of(tenant.account)
             return _minus(accounts.held(above), accounts.held_below(above))
         return self._unnamed if tenant.name == NO_TENANT else accounts.held(tenant.account)
 
@@ -289,6 +280,18 @@ class Tree:
         branch = self._root.branches.get(group)
         if branch is not None:
             self._open.discard(branch)
+
+    @contextmanager
+    def only_open(self, groups: Iterable[KindGroup]) -> Iterator[None]:
+        """Let tasks of these blocked groups be picked, and no others, until the context ends."""
+        before = self._open
+        self._open = Ranking()
+        for group in groups:
+            self.open(group)
+        try:
+            yield
+        finally:
+            self._open = before
 
     def pick(self) -> WaitingKind | None:
         """Return the kind whose first task is next; None if no group is open."""

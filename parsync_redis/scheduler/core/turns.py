@@ -86,7 +86,9 @@ def gives_way(queue: QueueCopy, kind: Kind, larger: Iterable[WaitingKind]) -> bo
     Without the slot of the taken task the larger task has no room, and its tenant's turn is lost.
     """
     tree = queue.tree
-    return tree is not None and any(tree.goes_before(w.kind.tenant, kind.tenant) for w in larger)
+    return tree is not None and any(
+        tree.goes_before(waiting.kind.tenant, kind.tenant) for waiting in larger
+    )
 
 
 class AgeTurns:

@@ -5,6 +5,7 @@ A server may also lose what a shard had. Workers may declare other limits than b
 """
 
 import logging
+from collections.abc import Iterator
 
 from ...model.policy import Policy
 from ...store.policy import Drift, find_drift, mend_drift
@@ -40,15 +41,15 @@ class PolicyDuty:
         self.policy = drift.policy
         if drift == self._drift and (drift.shards or drift.undeclared):
             mend_drift(self._store, drift)
-            log.warning("%s", _change(drift))
+            log.warning("%s", "; ".join(_changes(drift)))
             drift = Drift(drift.version, [], [])
         self._drift = drift
 
 
-def _change(drift: Drift) -> str:
-    """Return what was mended, for the log."""
+def _changes(drift: Drift) -> Iterator[str]:
+    """Yield what was mended, for the log."""
+    if drift.shards:
+        shards = [*drift.shards]
+        yield f"shards {shards} had other ceilings than policy and apps say, and have them now"
     if drift.undeclared:
-        return f"no worker declares the limits {', '.join(drift.undeclared)} any more: they go"
-    return (
-        f"shards {[*drift.shards]} had other ceilings than policy and apps say, and have them now"
-    )
+        yield f"no worker declares the limits {', '.join(drift.undeclared)} any more: they go"

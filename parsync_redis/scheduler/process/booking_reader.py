@@ -42,6 +42,8 @@ class BookingReader:
         self._lease_s = lease_s
         self.heard = False
         self._large: tuple[LargeKind, ...] = ()
+        # whether the leader's work has read `_large` since the kinds were last found
+        self._is_read = False
         self._least = LeastAsked(lease_s)
         core.on_least(self._least)
         self._times = LearntTimes()
@@ -49,18 +51,24 @@ class BookingReader:
         self._read_anew_s = 0.0
 
     def large(self) -> tuple[LargeKind, ...]:
-        """Return the large kinds that found no room lately.
+        """Return the large kinds that found no room lately, and ask for those of the next gap.
 
-        Another thread asks, so the value is replaced as a whole.
+        Only the leader's thread calls this, so the other schedulers never find the kinds. The first
+        answer of a new leader is empty. The kinds are found in the scheduler's thread, which alone
+        may use the queue, and are replaced as a whole.
         """
-        return self._large
+        large = self._large
+        self._is_read = True
+        return large
 
     def work(self, now_s: float) -> None:
-        """Once in a gap find the large kinds without room, and read the bookings, if any."""
+        """Once in a gap read the bookings, if any; find the large kinds if the leader asks."""
         queue = self._core.queue
         self._least.see(islice(queue.groups, MAX_GROUPS), now_s)
         queue.find_full(queue.blocked.strict)
-        self._large = self._find_large() if queue.blocked.strict else ()
+        if self._is_read:
+            self._is_read = False
+            self._large = self._find_large() if queue.blocked.strict else ()
         if not self.heard and not queue.barred:
             return
         barred = BarredNodes()
@@ -79,7 +87,7 @@ class BookingReader:
         if queue.tree is None:
             return find_large(queue.blocked.strict, self._least)
         groups = large_groups(queue.blocked.strict, self._least)
-        return BookingTurns(queue, self._core.view, groups).large() if groups else ()
+        return BookingTurns(queue, groups).large() if groups else ()
 
     def _read_held(self) -> dict[str, frozenset[str]]:
         """Return {task name -> the nodes that take no task of this name for now}.

@@ -156,11 +156,12 @@ class TaskEntry:
         return self.ended_ms or (self.line.submitted_ms if self.line else 0)
 
 
-def find_tasks(store: Store, query: TaskQuery, most_looked: int = MAX_LOOKED) -> FoundTasks:
-    """Return the tasks of a query, after about `most_looked` tasks at most.
+def find_tasks(store: Store, query: TaskQuery, most_looked: int | None = None) -> FoundTasks:
+    """Return the tasks of a query, after about `most_looked` tasks at most, else MAX_LOOKED.
 
     Raises ServerUnreachable, and AccessDenied for a login that may not list tasks.
     """
+    most_looked = most_looked or MAX_LOOKED
     if query.plain:
         return list_bounded(store, query.states, query.limit, most_looked)
     now_ms = server_ms(store)

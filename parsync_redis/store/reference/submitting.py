@@ -5,7 +5,7 @@ A method with `keys` and `args` is a script; `admit` is submit on values.
 
 from collections.abc import Sequence
 
-from ...model.account import limits_of
+from ...model.account import limits_of, pattern_of
 from ...model.apps import KnownTasks, digest_of
 from ...model.kind import Kind, split_kind
 from ...model.needs import QUEUE_LABEL, parse_needs, parse_resources
@@ -159,16 +159,31 @@ class Submitting(Tasks):
         limits = limits_of(Kind.of(kind).limits)
         return any(self.accounts.ceiling_text(account.name) is None for account in limits)
 
+    def _limits_in_use(self) -> set[str]:
+        """Return the limits and patterns that apps declare, or that tasks hold or wait under."""
+        declared = {name for tasks in self.names.values() for name in tasks.limits}
+        accounts = {name for name, line in self.accounts.lines.items() if line.holders}
+        waited_for = [limits_of(Kind.of(kind).limits) for kind in self.kinds]
+        accounts |= {account.name for limits in waited_for for account in limits}
+        return declared | accounts | {pattern_of(name) for name in accounts}
+
     def set_policy(self, keys: Sequence[str], args: Args) -> int:
-        """Replace the ceilings, and let every account be tried again."""
+        """Replace the ceilings, or remove declared ones; let every account be tried again."""
         before = self.accounts.ceilings
         texts = {row.account: row.text for row in args.rows}
-        ceilings = {name: text for name, text in texts.items() if text}
-        ceilings |= {
-            name: text
-            for name, text in before.items()
-            if DECLARED_MARK in text and name not in texts and not is_covered(ceilings, name)
-        }
+        if args.how == "remove":
+            used = self._limits_in_use()
+            ceilings = {
+                name: text
+                for name, text in before.items()
+                if name not in texts or DECLARED_MARK not in text or name in used
+            }
+        else:
+            ceilings = texts | {
+                name: text
+                for name, text in before.items()
+                if DECLARED_MARK in text and name not in texts and not is_covered(texts, name)
+            }
         changes = {
             name
             for name in before.keys() | ceilings.keys()

@@ -223,12 +223,12 @@ def call_when_stopped(blueprint: Blueprint, stop: Callable[[], None]) -> None:
 def stop(pool: Pool, agent: Agent) -> None:
     """Stop the agent of a worker whose pool has ended.
 
-    Tasks that waited for a thread have not begun, and go back.
+    Tasks that wait for a thread have not begun, and go back: no thread begins them any more. A pool
+    of threads that was ended cold still has its threads.
     """
     if not pool.uses_semaphore:
         for run in agent.node.runs.going():
-            if run.request and not run.request.time_start:
-                agent.reporter.ended(run, "again")
+            agent.reporter.ended(run, "again", only_unbegun=True)
     agent.stop()
 
 

@@ -69,6 +69,14 @@ class CeleryWorker:
         return worker.pool._pool._processes if worker.pool._pool else None
 
     @property
+    def ends_runs(self) -> bool:
+        """Whether no run goes on once the pool has ended; False for a pool of threads.
+
+        A solo pool runs a task in the thread that ends the worker, so that the task ends before.
+        """
+        return not issubclass(self._worker.pool_cls, ThreadPool)
+
+    @property
     def queues(self) -> Collection[str] | None:
         """The queues that the worker consumes, None while there is no consumer of them.
 

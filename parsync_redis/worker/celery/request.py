@@ -127,11 +127,18 @@ class ReportedRequest(CeleryRequest):
     def on_accepted(self, pid: int, time_accepted: float) -> object:
         """Note that the pool has begun the run; kill it if it was dropped meanwhile.
 
+        A thread calls this before it calls the task's function. Raises NotBegun if the task has
+        gone back meanwhile; then the thread does not call the function.
+
         time_accepted: monotonic.
         """
+        if (
+            self._run is not None
+            and self._agent is not None
+            and not self._agent.node.runs.begin(self._run, time_accepted)
+        ):
+            raise NotBegun("its task has gone back")
         done = super().on_accepted(pid, time_accepted)
-        if self._run is not None:
-            self._run.began_s = time_accepted
         if self._dropped_by is not None:
             self.drop(self._dropped_by)
         return done

@@ -107,9 +107,9 @@ class Agent:
         self.node.leave()
 
     def stop(self) -> None:
-        """Report the last outcomes, give back every lease, and mark the node down.
+        """Report the last outcomes, give back the leases, and mark the node down.
 
-        The pool has ended before.
+        The pool has ended before. See `depart` for runs that go on.
         """
         self.leave()
         if self.node.stopped:
@@ -132,7 +132,7 @@ class Agent:
                 log.warning("node %s: results that nobody tells: %s", self.node.name, owed)
 
     def depart(self) -> None:
-        """Give back every lease, and mark the node down.
+        """Give back every lease, and mark the node down, if no run goes on.
 
         The guard renews no more, so the reply to one renewal gives the counter. The results that
         this node took from the outbox and could not tell go back, so that another process tells
@@ -146,6 +146,10 @@ class Agent:
     def _give_back(self) -> None:
         """Give back every lease, mark the node down, and forget an empty node.
 
+        A run that goes on in a thread keeps its lease, and the node is not marked down. Nobody
+        renews the node's lease any more, so the process ends before that lease is over: its threads
+        end, or its guard kills it. After that the leader gives the tasks back.
+
         An operator's drain keeps the record of the node. Submits still know the offer for a while,
         so that tasks for this node are accepted until it comes back.
         """
@@ -153,7 +157,16 @@ class Agent:
         store = self.store
         commands = self.store.commands
         if node.inc:
-            self.reconciler.give_back_all(store)
+            going = [] if self._port.ends_runs else node.runs.going()
+            self.reconciler.give_back_all(store, {run.key for run in going})
+            if going:
+                log.warning(
+                    "node %s does not leave in order, because its threads still run %s: the leader "
+                    "gives these tasks back when the lease of the node is over",
+                    node.name,
+                    ", ".join(sorted(run.place.task for run in going)),
+                )
+                return
             word, *counters = store.run(commands.renew(node.partition, node.name, node.inc))
             if word == "ok":
                 store.run(commands.reclaim(node.partition, node.name, node.inc, int(counters[0])))

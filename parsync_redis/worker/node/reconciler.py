@@ -7,7 +7,7 @@ to the server.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from signal import Signals
 from typing import Any
 
@@ -59,9 +59,13 @@ class Reconciler:
         self._keep_known(store)
         node.runs.passed()
 
-    def give_back_all(self, store: Store) -> None:
-        """Give back every lease of this incarnation: the worker has stopped."""
-        self._give_back(store, self._leases(store), "its worker stopped")
+    def give_back_all(self, store: Store, going: Collection[RunKey] = ()) -> None:
+        """Give back every lease of this incarnation: the worker has stopped.
+
+        going: the runs that go on nevertheless, which keep their leases.
+        """
+        leases = [lease for lease in self._leases(store) if _key(lease) not in going]
+        self._give_back(store, leases, "its worker stopped")
 
     def give_back_unread(self, store: Store, why: str) -> None:
         """Give back the tasks at waiting seats whose doorbells were not read.

@@ -73,16 +73,17 @@ class Reporter(Duty):
         self._backoff = Backoff(log, "outcomes wait for the server")
         self._closing = False
 
-    def ended(self, run: Run, outcome: str) -> None:
+    def ended(self, run: Run, outcome: str, only_unbegun: bool = False) -> None:
         """Report that a run has ended; only the first outcome counts. Any thread may call this.
 
         outcome: succeeded, failed, cancelled, again, lost (its process), refused or recalled. A run
         that was lost because the agent recalled it is *recalled*: its task goes back, and the start
         does not count.
+        only_unbegun: report nothing if the pool has begun the run.
         """
         if outcome == "lost" and run.ending == "recalled":
             outcome = "recalled"
-        if not self._runs.end(run, outcome):
+        if not self._runs.end(run, outcome, only_unbegun):
             return
         seconds = time.monotonic() - (run.began_s or run.handed_s)
         if run.began_s and outcome not in ("lost", "refused", "recalled"):

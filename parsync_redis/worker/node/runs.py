@@ -192,10 +192,21 @@ class Runs:
             not candidate.outcome and candidate.slots & run.slots for candidate in candidates
         )
 
-    def end(self, run: Run, outcome: str) -> bool:
-        """Note how a run ended; return False if it had ended: the first outcome counts."""
+    def begin(self, run: Run, began_s: float) -> bool:
+        """Note when the pool begins a run; return False if the run has ended and must not begin."""
         with self._lock:
             if run.outcome:
+                return False
+            run.began_s = began_s
+            return True
+
+    def end(self, run: Run, outcome: str, only_unbegun: bool = False) -> bool:
+        """Note how a run ended; return False if it had ended: the first outcome counts.
+
+        only_unbegun: return False also if the pool has begun the run.
+        """
+        with self._lock:
+            if run.outcome or (only_unbegun and run.began_s):
                 return False
             run.outcome = outcome
             return True

@@ -46,6 +46,13 @@ class WorkerPort(Protocol):
         """
 
     @property
+    def ends_runs(self) -> bool:
+        """Whether no run goes on once the pool has ended.
+
+        False for a pool of threads, because Python cannot end a thread.
+        """
+
+    @property
     def queues(self) -> Collection[str] | None:
         """The queues that the worker consumes, None while they are not known."""
 

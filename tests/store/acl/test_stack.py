@@ -163,7 +163,7 @@ def test_a_web_application_sends_placed_and_plain_tasks_and_waits_for_results(si
     assert isinstance(placed, AsyncResult)
     assert len(placed.get(timeout=PATIENCE_S)) == 48
     assert plain.get(timeout=PATIENCE_S) == "pong"
-    with pytest.raises(UnknownLimit, match="no limit 'stripe'; the policy has no limits"):
+    with pytest.raises(UnknownLimit, match="no limit 'stripe'; there are no limits"):
         tiles.send_task("tiles.render", (3,), parsync={"limits": ["stripe"]})
     assert site.guarded.denials() == []
 

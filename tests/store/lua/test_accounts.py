@@ -316,7 +316,7 @@ def test_a_limit_takes_nothing_while_its_ceiling_is_damaged_and_the_leader_write
     assert limited.ids(limit=2) == ["a", "b"]
     CEILING_DAMAGES[damage](limited.client, limited.drive.keys)
     assert limited.ids() == []
-    assert limited.line("stripe").endswith(" of -")
+    assert limited.line("stripe").endswith((" of -", " of ?"))
     repair_all(store)
     leader = PolicyDuty(store, lease_s=1.0)
     leader.work(0.0)
@@ -329,7 +329,9 @@ def test_a_limit_takes_nothing_while_its_ceiling_is_damaged_and_the_leader_write
 def test_a_tenant_takes_nothing_while_its_ceiling_cannot_be_read(limited: Limited, text: str):
     limited.submit("ab", TaskOptions(tenant="acme"))
     limited.client.hset(limited.drive.keys.queue("policy"), "@acme", text)
-    assert limited.ids("work slots=1 for=acme") == []
+    took = limited.take("work slots=1 for=acme", 1)
+    assert took.tasks == []
+    assert dict(took.changes)["=@acme"] == "damaged of ?", "a scheduler offers no more seats"
     limited.set(("@acme", "slots=1"))
     assert limited.ids("work slots=1 for=acme") == ["a"]
 
@@ -465,6 +467,21 @@ def test_a_run_whose_line_is_lost_keeps_its_accounts(limited: Limited, first: st
     assert repair_all(limited.drive.store, dry=True) == []
     assert limited.line("stripe").startswith("n=2 units=4 full of")
     assert limited.line("@acme/web").startswith("n=2 slots=2 of")
+
+
+def test_a_run_that_has_lost_its_line_keeps_a_limit_whose_line_is_damaged(limited: Limited):
+    limited.set(("stripe", "units=1"))
+    message = b'{"headers": {"task": "work"}}'
+    options = TaskOptions(limits="stripe")
+    limited.run(limited.commands.submit([Submission(id, "work", message, options) for id in "ab"]))
+    kind = "work slots=1 under=stripe"
+    limited.start(limited.take(kind, 1))
+    limited.client.hdel(limited.drive.keys.queue("tasks"), "a")
+    limited.client.hset(limited.drive.keys.queue("accounts"), "stripe", "n=x")
+    assert limited.run(limited.commands.repair_task("a", "why")) == "running"
+    assert limited.drive.line("a").kind == kind
+    repair_all(limited.drive.store)
+    assert limited.ids(kind) == [], "the run counts"
 
 
 def test_kinds_of_one_take_share_the_room_of_their_limit(limited: Limited):

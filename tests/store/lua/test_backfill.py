@@ -232,6 +232,24 @@ def test_a_scheduler_reads_bookings_and_run_times_when_a_tick_says_so(
     assert not core.queue.barred.bookings
 
 
+def test_a_scheduler_finds_the_large_kinds_only_when_the_leader_asks(drive: Driver) -> None:
+    drive.run(
+        drive.commands.configure({"partitions": 1, "shards": 1, "gap_ms": 500, "lease_ms": 10000})
+    )
+    drive.node(slots=1)
+    core = Core("s2", 1, Strategy.QUALITY, 1.5, np.random.default_rng(1))
+    core.on_nodes(0, drive.store.nodes(0).values(), 1)
+    drive.submit("b1", {"slots": 4, "wait_for_capacity": True}, name="big")
+    core.on_took(drive.run(drive.commands.take("s2")))
+    core.on_wake()
+    core.plan()
+    backfill = BookingReader(drive.store, core, 0.5, LEASE_S)
+    backfill.work(0.0)
+    assert backfill.large() == (), "nobody has asked before"
+    backfill.work(0.5)
+    assert [kind.kind for kind in backfill.large()] == ["big slots=4"]
+
+
 def test_schedulers_and_people_learn_which_names_a_node_holds_back(drive: Driver) -> None:
     drive.run(
         drive.commands.configure({"partitions": 1, "shards": 1, "gap_ms": 500, "lease_ms": 10000})

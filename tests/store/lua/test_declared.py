@@ -20,6 +20,8 @@ from parsync_redis.scheduler.leader.policy import PolicyDuty
 from parsync_redis.store import Store
 from parsync_redis.store.policy import (
     change_policy,
+    find_drift,
+    mend_drift,
     read_declaring,
     read_rows,
     set_values,
@@ -199,6 +201,47 @@ def test_a_policy_that_was_read_before_a_worker_came_does_not_remove_its_limits(
     rows = [("mail", "units=1"), ("customer:*", "units=4")]
     drive.run(drive.commands.set_policy(rows))
     assert ceilings(drive) == {"stripe": "units=2 declared=1", **dict(rows)}
+
+
+USES = {
+    "a worker has declared the limit again": lambda drive: come(drive, "n1", {"stripe": 2}),
+    "a task waits under the limit": lambda drive: submit(drive, "a", declares=True),
+    "a task holds the limit": lambda drive: (submit(drive, "a", declares=True), take(drive)),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_limit_that_is_used_again_after_the_leaders_look_stays(drive: Driver, use: str):
+    come(drive, "n1", {"stripe": 2, "customer:*": 1, "idle": 1})
+    come(drive, "n1", {})
+    drift = find_drift(drive.store)
+    assert drift.undeclared == ["customer:*", "idle", "stripe"]
+    USES[use](drive)
+    submit(drive, "b", "customer:7", declares=True)
+    mend_drift(drive.store, drift)
+    assert ceilings(drive) == {
+        "stripe": "units=2 declared=1",
+        "customer:*": "units=1 declared=1",
+    }
+
+
+def test_a_removal_removes_no_ceiling_of_the_operator(drive: Driver):
+    change_policy(drive.store, lambda _: "[limits.stripe]\nat_once = 1\n", "maria")
+    assert drive.run(drive.commands.remove_declared(["stripe", "unheard"])) == 0
+    assert ceilings(drive) == {"stripe": "units=1"}
+
+
+def test_the_leader_logs_drifted_shards_and_limits_that_go(
+    drive: Driver, caplog: pytest.LogCaptureFixture
+):
+    come(drive, "n1", {"stripe": 2, "idle": 1})
+    come(drive, "n1", {"stripe": 2})
+    drive.store.client.hdel(drive.keys.queue("policy"), "stripe")
+    Leader(drive).look()
+    assert ceilings(drive) == {"stripe": "units=2 declared=1"}
+    (text,) = [record.message for record in caplog.records if record.name == "parsync.leader"]
+    assert "shards [0] had other ceilings" in text
+    assert "declares the limits idle any more" in text
 
 
 DAMAGES = {

@@ -45,7 +45,7 @@ OUTCOMES = st.sampled_from(["succeeded", "failed", "cancelled", "again", "unstor
 DECLARED = st.sampled_from([{}, {"x": 1}, {"x": {"rate": "5/m"}, "y:*": 2, "y:1": 1}])
 POLICIES = st.sampled_from(
     [
-        [("x", ""), ("z", "units=1 declared=1")],
+        [("z", "units=1 declared=1")],
         [("x", "units=2 shards=3"), ("y:*", "units=3 rate=9/1000 burst=3 shards=3")],
         [
             ("x", "rate=5/60000 burst=4 shards=3"),
@@ -483,6 +483,11 @@ class SideBySide(PartitionRules):
     def set_policy(self, ceilings):
         for shard in range(self.store.keys.shards):
             self.both(self.commands.set_policy(ceilings, shard))
+
+    @rule(names=st.lists(st.sampled_from(["x", "y:*", "y:1", "z"]), min_size=1, unique=True))
+    def remove_declared(self, names):
+        for shard in range(self.store.keys.shards):
+            self.both(self.commands.remove_declared(names, shard))
 
     @rule(
         shard=st.integers(0, 2),

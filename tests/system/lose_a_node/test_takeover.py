@@ -170,6 +170,34 @@ def test_the_unit_of_a_killed_worker_is_free_again_and_never_two_runs_have_it(
     rig.worker(node, pool="prefork", slots=2)
 
 
+def test_a_task_whose_thread_goes_on_keeps_its_unit_until_its_process_has_ended(
+    rig: Rig, record_property: Record, tmp_path: Path
+) -> None:
+    """Another worker takes the name of a worker with threads, whose threads nobody can end."""
+    rig.worker("threaded", pool="threads", slots=1, labels={"kind": "threads"})
+    rig.client.set_policy(["limits.sole.at_once=1"])
+    first = rig.client.submit(
+        "tests.kit.apps.marks.sole",
+        ["thread", str(tmp_path), 1],
+        {"gate": "thread"},
+        id="thread",
+        limits=["sole"],
+        require={"kind": "threads"},
+    )
+    rig.until(lambda: rig.marks("held"), "a thread has the unit")
+    ids = submit_sole(rig, tmp_path, "next", 1, at_once=1)
+    p = rig.node("threaded").partition
+    rig.store.run(rig.store.commands.register_node(p, "threaded", 0, 1.0, "slots=1"))
+    superseded_s = time.monotonic()
+    assert {status.state for status in rig.client.wait(ids, timeout=180).values()} == {"succeeded"}
+    report(record_property, "unit_of_a_thread_free", superseded_s)
+    assert read_units(tmp_path).overruns == []
+    assert not rig.stack.processes["threaded"].alive, "its guard has killed it"
+    assert len(rig.marks("held")) == 1
+    rig.client.cancel(first)
+    rig.until_idle()
+
+
 ACCOUNT_DAMAGES: dict[str, Callable[[Any, str, str], object]] = {
     "lines gone": lambda state, lines, holders: state.delete(lines),
     "holders gone": lambda state, lines, holders: state.delete(holders),

@@ -247,7 +247,9 @@ def test_a_task_that_met_a_full_pool_goes_back_instead_of_running_without_a_proc
     worker.port.processes = processes
     outcomes = list[str]()
     begun = list[object]()
-    worker.agent.reporter.ended = lambda run, outcome: outcomes.append(outcome)  # type: ignore[method-assign]
+    worker.agent.reporter.ended = lambda run, outcome, only_unbegun=False: (  # type: ignore[method-assign]
+        outcomes.append(outcome)
+    )
     consumer: Any = SimpleNamespace(
         app=worker.app,
         strategies={"work": lambda *args: begun.append(args)},

@@ -56,6 +56,7 @@ class NoWorker:
 
     owed_results = ()
     processes: int | None = None
+    ends_runs = True
     queues: set[str] | None = None
 
     def busy(self) -> bool:
@@ -325,7 +326,9 @@ def test_a_task_whose_app_declares_more_goes_back_when_the_server_does_not_take_
     consumer.disable_rate_limits = True
     ended: list[tuple[str, str, int | None, bool]] = []
     node.agent.reporter.ended = (  # type: ignore[method-assign]
-        lambda run, outcome: ended.append((run.place.task, outcome, run.delay_ms, run.unbegun))
+        lambda run, outcome, only_unbegun=False: ended.append(
+            (run.place.task, outcome, run.delay_ms, run.unbegun)
+        )
     )
     delivery = Delivery(consumer, node.agent)
     with ParsyncClient(node.agent.settings) as client:

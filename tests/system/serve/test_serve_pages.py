@@ -412,7 +412,7 @@ def test_pages_work_without_javascript_and_their_policy_forbids_unneeded_sources
             ("/", "proj.huge slots=1 gpu=9"),
             ("/view/nodes", "gpu_model:a100"),
             ("/view/schedulers", "no schedulers: parsync scheduler"),
-            ("/view/tenants", "no limits: parsync policy apply FILE makes them"),
+            ("/view/tenants", "no limits: a policy has them, or an app declares them"),
             ("/view/tasks", "id=held"),
             ("/view/tasks?id=held", "running"),
         ):

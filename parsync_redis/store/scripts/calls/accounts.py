@@ -20,13 +20,23 @@ class AccountCalls(Calls):
     def set_policy(self, ceilings: Sequence[tuple[str, str]], shard: int = 0) -> Call[int]:
         """Replace the ceilings of a shard: (account or pattern, ceiling).
 
-        A ceiling with DECLARED_MARK is declared by an app; it stays if no row names or covers it,
-        and goes if its row has ''.
+        A ceiling with DECLARED_MARK is declared by an app; it stays if no row names or covers it.
 
         Returns the number of ceilings that are new, changed or gone.
         """
-        once: Once = {"channel": self.keys.wakes(shard)}
+        once: Once = {"channel": self.keys.wakes(shard), "how": "replace"}
         values = [word for row in ceilings for word in row]
+        return self._queue(SET_POLICY, int, once, ("account", "text"), values, shard)
+
+    def remove_declared(self, names: Sequence[str], shard: int = 0) -> Call[int]:
+        """Remove the ceilings of limits of a shard that apps declared: limits or patterns.
+
+        A ceiling stays that a worker's app declares, or whose limit a task holds or waits under.
+
+        Returns the number of ceilings that are gone.
+        """
+        once: Once = {"channel": self.keys.wakes(shard), "how": "remove"}
+        values = [word for name in names for word in (name, "")]
         return self._queue(SET_POLICY, int, once, ("account", "text"), values, shard)
 
     def recount(

@@ -273,6 +273,9 @@ local ACCOUNTS = {} -- name -> account, a table with the fields below
 --   leaving: {what one task holds, {id, ...}, ...} of the tasks that leave; nil for none
 --   returned: how many units were not used, because their takes are undone
 --   text: the line without the mark `full`, once it is written
+--   is_checked, is_doubtful: whether line and holders have been compared, and differ (room.lua)
+--   ceiling_text, is_unread, allowed, interval, least_interval, burst: the ceiling (ceilings.lua)
+--   is_divided, allotment, whole_text: its division among shards (ceilings.lua, allotments.lua)
 
 -- account_of: return the account of a name, which this call may not have read.
 
@@ -301,7 +304,8 @@ local ACCOUNTS = {} -- name -> account, a table with the fields below
 -- read_allotments: read the allotments of those of these accounts whose ceilings are divided.
 
 -- account_line: return 'HELD of CEILING' of an account that this call has read. HELD may end with
--- ' full': then a scheduler knows that it is woken when the account has room.
+-- ' full': then a scheduler knows that it is woken when the account has room. CEILING is '-' for
+-- none, and '?' for one that cannot be read: then the account has room for nothing.
 
 -- list_wanting: let the leader find accounts that have refused tasks and have no allotment.
 
@@ -508,6 +512,8 @@ end
 
 -- add_amounts: add `factor` times what one task holds to what an account holds. Thousandths stay
 -- exact.
+
+-- is_listed: return whether a task is in the key of an account's holders.
 
 -- remove_holders: take tasks out of the holders of an account. Only a task that was a holder
 -- counts, so a repeated call changes nothing. asked: what one of the tasks holds.
@@ -1240,7 +1246,7 @@ function counting()
         end
         local words, period, shards = words_of(text or '')
         account.is_unread = text and not words
-        account.ceiling_text = words and text or '-'
+        account.ceiling_text = words and text or text and '?' or '-'
         account.allowed = text and words
         if period then
           account.interval = period / words.rate
@@ -1254,7 +1260,10 @@ function counting()
           HAS_DIVIDED = true
         end
       until true
-      account.is_unread = account.is_unread or not texts
+      if not texts then
+        account.is_unread = true
+        account.ceiling_text = '?'
+      end
       if account.is_unread then
         account.count = nil
       end
