@@ -11,14 +11,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from ...model.amount import THOUSANDTHS
 from ...model.needs import Resources
 from ..columns import Columns
 from ..strategy import Floats, Ints
+
+if TYPE_CHECKING:
+    from .warm import Ring
+
+Hashes = npt.NDArray[np.uint64]
 
 MAX_BUCKET: Final = 63
 """The largest number of a bucket; a larger number counts as this one."""
@@ -34,11 +40,13 @@ class ClusterNow:
     score_bounds: the scores that part the nodes into fifths, ascending.
     scarce: the resources and kinds of devices that fewer than half of the nodes declare.
     used_by: returns for a label by value the part of the nodes' slots that is in use, 0.0 to 1.0.
+    ring: returns the ring of a key (warm.py) for tasks of the needs in question.
     """
 
     score_bounds: Floats = field(default_factory=lambda: np.zeros(0))
     scarce: frozenset[str] = frozenset()
     used_by: Callable[[str], Mapping[str, float]] = lambda _: {}
+    ring: Callable[[str], Ring] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,7 @@ class NodesNow:
     left: by resource, what is free, in thousandths.
     scores: of the nodes.
     place_in_turn: how many partitions were read after this partition.
+    hashes: of the names of the nodes.
     """
 
     columns: Columns
@@ -59,6 +68,7 @@ class NodesNow:
     scores: Floats
     cluster: ClusterNow
     place_in_turn: int = 0
+    hashes: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
 
     def everyone(self) -> Ints:
         """Return bucket 0 for each node, a new array for each call."""

@@ -2,9 +2,9 @@
 
 Each key has a ring: the nodes that fit, in the order of a hash of key and node. So a node that
 comes or goes moves only keys of its own (rendezvous hashing, Thaler and Ravishankar 1998). The
-warm set of a key is the first nodes of its ring, as many as the tasks need that run at a time (Zhang
-et al., "Faster and Cheaper Serverless Computing on Harvested Resources", SOSP 2021). Nobody reports
-what is warm: every scheduler reckons the same set from the same accounts.
+warm set of a key is the first nodes of its ring, as many as its tasks need that run at a time
+(Zhang et al., "Faster and Cheaper Serverless Computing on Harvested Resources", SOSP 2021). Nobody
+reports what is warm: every scheduler computes the same set from the same accounts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,14 +13,11 @@ from hashlib import blake2b
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from ...model.needs import Resources
 from ..strategy import Ints
-from .preference import MAX_BUCKET, QUARTERS, Lasts, NodesNow, Preference
+from .preference import MAX_BUCKET, QUARTERS, Hashes, Lasts, NodesNow, Preference
 from .rooms import SpreadPreference
-
-Hashes = npt.NDArray[np.uint64]
 
 FILLED: Final = 0.7
 """The part of the slots of a warm set that its tasks hold on average, so that peaks find a slot."""
@@ -94,6 +91,8 @@ class WarmPreference(Preference):
 
     def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:
         """Return the quarter in use for the warm set, else how far along the ring a node is."""
+        if nodes.cluster.ring is None:
+            return nodes.everyone()
         ring = nodes.cluster.ring(self._key)
         beyond = ring.places(mix(nodes.hashes, self._key)) - ring.size
         in_use = _SPREAD.buckets(nodes, needs)
