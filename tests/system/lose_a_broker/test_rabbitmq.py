@@ -208,7 +208,8 @@ class TestRabbitMQ:
             "stand_still", destination=[f"mixed@{socket.gethostname()}"]
         )
         site.until(lambda: site.redis.exists("test:held:loop"), "its event loop stands still")
-        # some are placed on the node that does not hear
+        running = [site.held("only", f"busy-{slot}") for slot in range(2)]
+        # some are placed on the node that does not hear, because only its slots are free
         waiting = [site.tasks.add.delay(a, a) for a in range(8)]
         site.until(lambda: site.node("mixed").state == "suspect", "the node is suspect")
         note = site.node("mixed").note
@@ -216,6 +217,9 @@ class TestRabbitMQ:
         assert note.split()[-1].startswith(("tests.kit.apps.rabbit", "redis.")), (
             "it polls a gate, a key in Redis"
         )
+        for slot in range(2):
+            site.redis.set(f"test:gate:busy-{slot}", "open")
+        assert [result.get(timeout=GET_S) for result in running] == ["busy-0", "busy-1"]
         assert [result.get(timeout=GET_S) for result in waiting] == [2 * a for a in range(8)]
         statuses = [site.status(result.id) for result in waiting]
         assert {status.node for status in statuses} == {"only"}
