@@ -9,7 +9,7 @@
 -- RETURNS: the number of tenants that have a used share
 -- ERRORS: PSARGS
 -- INVARIANT: a used share is the mean of the shares that the tenant held, in which what was held a
---   half-life ago counts half. What was noted before counts until now, for a minute at most; so
+--   half-life ago counts half. The note before counts until now, for a minute at most; so
 --   calls of two leaders, and repeated calls, count no time twice. A text that no script writes is
 --   replaced: past use counts anew. 10,000 tenants at most.
 -- ATOMICITY: the whole call.

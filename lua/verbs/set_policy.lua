@@ -1,6 +1,7 @@
 -- set_policy: replace the ceilings of this shard, or remove declared ones; wake a scheduler.
 -- KEYS: meta kinds changed
 -- ALSO: accounts policy holders: names
+-- READS: names
 -- ARGV: count channel how (account text)*
 --   how: 'replace' all ceilings; 'remove' the declared ceilings of these accounts
 --   account: an account, or a pattern; text: its ceiling, see lib/kind/ceilings.lua; behind it

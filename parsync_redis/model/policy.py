@@ -19,7 +19,7 @@ AGE: Final = "age"
 BUILT_IN_ORDERS: Final = (AGE, "shortest", "least")
 """The orders that a tenant may name without a distribution that adds orders."""
 DECLARED_MARK: Final = " declared=1"
-"""What is behind the ceiling of a limit that an app declares, in a shard."""
+"""The end of a ceiling in a shard if an app declares the limit."""
 UNBOUNDED: Final = f"slots={MAX_AMOUNT}"
 """The ceiling of an account that is never full."""
 FAIR: Final = "fair"
@@ -267,11 +267,6 @@ def _pattern_name(tenant: str) -> str:
 def amounts_line(amounts: PolicyAmounts) -> str:
     """Return amounts as the scripts have them: 'slots=200 gpu=4'."""
     return " ".join(f"{name}={amount_text(amount)}" for name, amount in amounts)
-
-
-def amounts_shown(amounts: PolicyAmounts) -> str:
-    """Return amounts for people: 'slots=200 mem=4GiB'."""
-    return " ".join(f"{name}={shown_amount(amount)}" for name, amount in amounts)
 
 
 def find_doubts(policy: Policy, offered: Iterable[tuple[str, int]] | None = None) -> list[str]:

@@ -160,7 +160,7 @@ STREAK: Final = LineTemplate(
 """A streak of failures of a node, a line of a name's field in `streaks`; see model/streak.py."""
 
 USED_SHARE: Final = LineTemplate("used={used} share={share} at={at}")
-"""What was noted of a tenant, in `shares`; see model/used_share.py."""
+"""The used share of a tenant, in `shares`; see model/used_share.py."""
 
 TASK_NAME: Final = re.compile("[!-~]{1,255}")
 """The name of a task."""

@@ -41,7 +41,7 @@ def is_child(name: str) -> bool:
 
 
 class UsedShare(NamedTuple):
-    """What was noted of a tenant.
+    """The used share of a tenant, as the leader has noted it.
 
     used: its used share at `at_ms` (server time), a part of the nodes.
     share: what it held at that time, its dominant share.
@@ -81,7 +81,7 @@ class UsedShare(NamedTuple):
 
 
 class SharesByTenant(NamedTuple):
-    """What was noted of all tenants.
+    """The used shares of all tenants, as the leader has noted them.
 
     noted: by tenant, `-` for tasks without one, `a/-` for those of `a` besides its children's.
     unreadable: the fields that no script writes, as the server has them.

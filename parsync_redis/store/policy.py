@@ -246,7 +246,7 @@ def set_values(assignments: Sequence[str]) -> Callable[[StoredPolicy], str]:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """What the shards have other than they should.
+    """The differences between the ceilings of the shards and those that they should have.
 
     version: of the policy, 0 without one. shards: those whose ceilings differ. undeclared: limits
     that no app declares any more, that no task holds and under which none waits. policy: of that

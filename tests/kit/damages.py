@@ -31,7 +31,6 @@ KEPT: Final = {
     "cluster times garbage": "nothing rests on it",
     "cluster bookings garbage": "nobody obeys a field that no script writes; the next booking writes the key anew",
     "cluster streaks garbage": "nobody obeys a line that no script writes; the next report of the name drops it",
-    "cluster shares garbage": "nobody counts it; a leader whose policy has a half-life replaces it",
     "cluster stats garbage": "people read it",
     "cluster policy garbage": "people are told, and apply the policy again; the shards keep theirs",
     "queue policy a ghost": "no document contradicts it",

@@ -122,4 +122,5 @@ def rare_calls(commands: Commands) -> dict[str, list[Call[Any]]]:
             )
         ],
         "read_tasks": [commands.read_tasks(["dead", "a", "nobody"])],
+        "set_policy": [commands.remove_declared(["stripe"], 0)],
     }

@@ -254,14 +254,18 @@ WEIGHTED = st.lists(st.tuples(DEMANDS, st.integers(1, 5)), min_size=2, max_size=
 
 @settings(max_examples=40, deadline=None)
 @given(WEIGHTED, DEMANDS)
-def test_a_tenant_gains_nothing_by_asking_for_more(
-    tenants: list[tuple[dict[str, int], int]], added: dict[str, int]
+def test_a_tenant_gains_nothing_by_asking_for_other_amounts_than_it_needs(
+    tenants: list[tuple[dict[str, int], int]], lie: dict[str, int]
 ) -> None:
-    asked = [needs for needs, _ in tenants]
-    weights = [weight for _, weight in tenants]
-    honest = allocate(TOTALS, asked, weights)[0]
-    greedy = {name: amount + added[name] - 1 for name, amount in asked[0].items()}
-    assert allocate(TOTALS, [greedy, *asked[1:]], weights)[0] <= honest + 1
+    (needs, weight), *rivals = tenants
+    asked = [rival_needs for rival_needs, _ in rivals]
+    weights = [weight, *(rival_weight for _, rival_weight in rivals)]
+    honest_tasks = allocate(TOTALS, [needs, *asked], weights)[0]
+    lying_tasks = allocate(TOTALS, [lie, *asked], weights)[0]
+    useful_tasks = min(lie[name] * lying_tasks / needs[name] for name in needs)
+    # tasks are whole: the last task of a tenant may pass its share, and rivals may leave a rest
+    last_task = max(max(lie.values()), *(max(needs.values()) for needs in asked))
+    assert useful_tasks <= honest_tasks + 1 + last_task / max(needs.values())
 
 
 @settings(max_examples=40, deadline=None)

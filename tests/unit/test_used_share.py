@@ -103,16 +103,24 @@ def test_the_shares_of_tenants_are_dominant_and_tasks_without_a_tenant_hold_what
         "@b": AccountLine.of("n=1 slots=1"),
         "stripe": AccountLine.of("n=1 units=1"),
     }
-    held = shares_held(lines, TOTALS, {"slots": 6000, "gpu": 2000})
-    assert held == {"a": 0.5, "a/x": 0.2, "a/-": 0.5, "a/x/-": 0.2, "b": 0.1, "b/-": 0.1, "-": 0.2}
+    shares = shares_held(lines, TOTALS, {"slots": 6000, "gpu": 2000})
+    assert shares == {
+        "a": 0.5,
+        "a/x": 0.2,
+        "a/-": 0.5,
+        "a/x/-": 0.2,
+        "b": 0.1,
+        "b/-": 0.1,
+        "-": 0.2,
+    }
     assert shares_held({}, {}, {}) == {}
     assert shares_held(lines, {"slots": 1000}, {})["a"] == 1.0, "nodes may have left"
     assert dominant_share({"slots": 5000}, TOTALS) == 0.5
 
 
-def rows(held: dict[str, float], fields: dict[str, str], now_ms: int = 5000) -> list[object]:
+def rows(shares: dict[str, float], fields: dict[str, str], now_ms: int = 5000) -> list[object]:
     raw = {name.encode(): text.encode() for name, text in fields.items()}
-    return [*rows_to_note(held, SharesByTenant.of(raw), now_ms, POLICY)]
+    return [*rows_to_note(shares, SharesByTenant.of(raw), now_ms, POLICY)]
 
 
 def test_a_pass_notes_what_tenants_hold_and_once_that_they_hold_nothing() -> None:
@@ -121,8 +129,8 @@ def test_a_pass_notes_what_tenants_hold_and_once_that_they_hold_nothing() -> Non
     held_by_a = shares_held({"@a": AccountLine.of("n=5 slots=5")}, TOTALS, {"slots": 5000})
     noted = [*rows_to_note(held_by_a, SharesByTenant({}), 5000, read_policy(own))]
     assert noted == [("a/-", 0.5, HALF_LIFE_S)], "the own tasks of a are not idle"
-    held = UsedShare(0.1, 0.5, 0).text
-    assert rows({}, {"a": held}) == [("a", 0.0, HALF_LIFE_S)]
+    text = UsedShare(0.1, 0.5, 0).text
+    assert rows({}, {"a": text}) == [("a", 0.0, HALF_LIFE_S)]
     idle = UsedShare(0.1, 0.0, 0).text
     assert rows({}, {"a": idle}) == [], "an idle tenant costs no write"
     assert rows({}, {"a": idle}, 40 * HALF_LIFE_MS) == [("a", 0.0, 0.0)]
@@ -205,16 +213,16 @@ def test_people_see_the_used_share_beside_the_share() -> None:
 
 
 def test_an_explanation_says_which_tenant_goes_first_because_it_has_used_less() -> None:
-    def why(tenant: str, held: dict[str, float], used: dict[str, float]) -> str:
-        return goes_first_by_use(POLICY, tenant, ["acme", "beta/x"], {}, held, used)
+    def why(tenant: str, shares: dict[str, float], used: dict[str, float]) -> str:
+        return goes_first_by_use(POLICY, tenant, ["acme", "beta/x"], {}, shares, used)
 
-    held = {"acme": 0.1, "beta": 0.3}
-    assert why("acme", held, {"acme": 0.4, "beta": 0.05}) == (
+    shares = {"acme": 0.1, "beta": 0.3}
+    assert why("acme", shares, {"acme": 0.4, "beta": 0.05}) == (
         "tenant acme holds 10% of the nodes and has used 40%; tenant beta goes first: it holds 30% "
         "and has used 5%"
     )
-    assert why("acme", held, {"acme": 0.2, "beta": 0.05}) == "", "acme goes first"
-    assert why("beta/x", held, {"beta": 0.4}) == "", "acme goes first because it holds less"
+    assert why("acme", shares, {"acme": 0.2, "beta": 0.05}) == "", "acme goes first"
+    assert why("beta/x", shares, {"beta": 0.4}) == "", "acme goes first because it holds less"
     assert why("acme", {}, {}) == ""
 
 
@@ -224,8 +232,8 @@ def test_the_turn_that_people_are_told_is_that_of_the_tree() -> None:
     tell(wait(core, {"now": 9, "later": 9}), {"now": "slots=30", "later": "slots=30"})
     used = {"now": 0.9, "later": 0.1}
     core.queue.set_used_shares(used)
-    held = {"now": 0.3, "later": 0.3}
+    shares = {"now": 0.3, "later": 0.3}
     assert core.queue.tree is not None
     for tenant, rival in (("now", "later"), ("later", "now")):
-        why = goes_first_by_use(POLICY, tenant, [tenant, rival], {}, held, used)
+        why = goes_first_by_use(POLICY, tenant, [tenant, rival], {}, shares, used)
         assert bool(why) == core.queue.tree.goes_before(rival, tenant)

@@ -57,7 +57,10 @@ class VirtualStore(MemoryStore, Store):
     def _reply_to(self, command: str, key: str, *args: Any) -> Any:
         match = _KEY_PARTS.fullmatch(key)
         assert match is not None, f"not a key: {key}"
-        family, number, kind, id = match.groups()
+        family = match[1]
+        number = match[2]
+        kind = match[3]
+        id = match[4]
         if command == "delete" and kind == "inbox":
             self.partition(int(number)).nodes[id].inbox.clear()
             return 1
@@ -79,10 +82,15 @@ class VirtualStore(MemoryStore, Store):
             return _hash_of_partition(self.partition(number), kind)
         if family == "q" and kind == "names":
             return {digest: tasks.text for digest, tasks in self.queues[number].names.items()}
+        if family == "q" and kind == "accounts":
+            lines = self.queues[number].accounts.lines
+            return {account: line.text for account, line in lines.items() if line.holders}
         if family is None and kind == "times":
             return {name: times.text for name, times in self.times.items()}
         if family is None and kind in ("config", "bookings"):
             return self.cluster.config if kind == "config" else self.cluster.bookings
+        if family is None and kind == "shares":
+            return {tenant: share.text for tenant, share in self.cluster.shares.items()}
         if family is None and kind == "streaks":
             return {}
         raise KeyError(f"the virtual store has no hash {kind}")
@@ -107,7 +115,10 @@ def _hash_of_partition(partition: Leases, kind: str) -> Mapping[str, str]:
 
 
 def _read_hash(hash: Mapping[str, str], command: str, fields: Any = ()) -> Any:
-    """Answer a command that reads a hash. fields: of hmget; the field of hget."""
+    """Answer a command that reads a hash.
+
+    fields: a list of fields for hmget, the field for hget.
+    """
     if command == "hgetall":
         return {field.encode(): value.encode() for field, value in hash.items()}
     if command == "hget":

@@ -35,17 +35,19 @@ NOTES: Final[Mapping[str, str]] = {
     "claims of a gap win as tasks arrive in it. All points of a sweep share their random numbers.",
     "omega": "A conflict is a transaction that loses a claim; the conflict fraction is relative to the finished "
     "jobs. The cell is small, and the same at any scale.",
-    "trace": "Alibaba's batch tasks of 2017: bursts of thousands of equal tasks. The file is not part of the project: "
-    "`parsync simulate trace FILE`.",
-    "fairness": "No experiment of the paper: the bars are ours. The wait of B counts from second 2 on, the shares from "
-    "second 10 on. A against C: the difference of their shares, as a part of all slots. L has tasks of 8 slots "
-    "beside a flood S of one-slot tasks with the same weight: half of the slots is due to L. This run takes 2.4 times "
-    "as long, and counts from second 20 on.",
-    "jobs": "No experiment of the paper: the bars are ours, and `paper` is our goal. Alibaba's batch tasks of 2017; the "
-    "file is not part of the project. A tenth of the jobs is drawn, and each job is a tenant. A slowdown is the time "
-    "from the first submission to the last end of a job, over the same time without a wait. "
-    "[decisions/0077](decisions/0077-jobs-of-a-trace-as-tenants.md) says what is drawn, and how the figures depend on "
-    "the load.",
+    "trace": "Alibaba's batch tasks of 2017: bursts of thousands of equal tasks. The file is not "
+    "part of the project: `parsync simulate trace FILE`.",
+    "fairness": "No experiment of the paper: the bars are ours. The wait of B counts from second 2 "
+    "on, the shares from second 10 on. A against C: the difference of their shares, as a part of "
+    "all slots. L has tasks of 8 slots beside a flood S of one-slot tasks with the same weight: "
+    "half of the slots is due to L. This run takes 2.4 times as long, and counts from second 20 "
+    "on.",
+    "jobs": "No experiment of the paper: the bars are ours, and `paper` is our goal. Alibaba's "
+    "batch tasks of 2017; the file is not part of the project. A tenth of the jobs is drawn, and "
+    "each job is a tenant. A slowdown is the time from the first submission to the last end of a "
+    "job, over the same time without a wait. "
+    "[decisions/0077](decisions/0077-jobs-of-a-trace-as-tenants.md) says what is drawn, and how "
+    "the figures depend on the load.",
 }
 
 

@@ -25,9 +25,10 @@ from parsync_redis.model.place import Place
 from parsync_redis.model.policy import Policy, TenantEntry
 from parsync_redis.model.task import Submission
 from parsync_redis.model.times import RunTimes
-from parsync_redis.model.used_share import SharesByTenant, rows_to_note
+from parsync_redis.model.used_share import SharesByTenant
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.leader.backfill import BackfillDuty
+from parsync_redis.scheduler.leader.used_shares import UsedShareDuty
 from parsync_redis.scheduler.process.booking_reader import BookingReader
 from parsync_redis.scheduler.process.membership import RENEWALS_PER_LEASE
 from parsync_redis.scheduler.process.plan_runner import PlanRunner
@@ -96,7 +97,10 @@ class TenantMeasure:
 def draw_tasks(
     loads: Sequence[TenantLoad], end_s: float, run_s: float, rng: np.random.Generator
 ) -> list[TenantTask]:
-    """Draw the tasks of loads until `end_s`; runs are exponential with the mean `run_s`."""
+    """Draw the tasks of loads until `end_s`.
+
+    Runs are exponential with the mean `run_s`.
+    """
     tasks: list[TenantTask] = []
     for load in loads:
         times_s = [load.begin_s] * load.flood
@@ -115,7 +119,7 @@ class TenantSimulation:
     """Schedulers, nodes and the tasks of some tenants.
 
     named: whether tasks name their tenants; otherwise the age decides.
-    step_s: the shortest time between two events; a tick, if ticks come more often.
+    step_s: the shortest time between two events. If ticks come more often, it is a tick.
     books: whether the leader books nodes for large tasks.
     half_life_s: after this time past use counts half; 0: only what is held now counts.
     """
@@ -160,6 +164,7 @@ class TenantSimulation:
             for core in self.cores
         ]
         self._leader = BackfillDuty(self._store, DEFAULT_LEASE_S, self._readers[0].large)
+        self._used_shares = UsedShareDuty(self._store)
         self._books = books
         self._led_s = 0.0
         # the schedulers that have something to do, by number
@@ -167,8 +172,9 @@ class TenantSimulation:
         # a heap of (end, number of the placement, tenant, place)
         self._running: list[tuple[float, int, str, Place]] = []
         self._held: dict[str, int] = defaultdict(int)
-        # the tasks that were submitted, by id; those to come, the last first
+        # the submitted tasks, by id
         self._submitted: dict[str, TenantTask] = {}
+        # the tasks to come, the last first
         self._arrivals = sorted(tasks, key=lambda task: task.at_s, reverse=True)
         self._waiting = 0
         self._count = len(tasks)
@@ -225,20 +231,16 @@ class TenantSimulation:
             if self._books:
                 self._leader.work(now_s)
             if self._policy.longest_half_life_s:
-                self._note_shares()
+                self._used_shares.work(self._policy)
+                self._read_shares()
         reader = self._readers[tick % len(self._readers)]
         reader.heard = self._leader.booked
         reader.work(now_s)
 
-    def _note_shares(self) -> None:
-        """Note what tenants hold, as a leader does, and let all schedulers read it."""
-        slots = self.parameters.scaled_slots
-        shares = {tenant: count / slots for tenant, count in self._held.items() if count}
-        noted = SharesByTenant(self._memory.cluster.shares)
-        rows = [*rows_to_note(shares, noted, self._memory.now_ms, self._policy)]
-        if rows:
-            self._store.run(self._store.commands.note_shares(rows))
-        used_shares = noted.at(self._memory.now_ms, self._policy)
+    def _read_shares(self) -> None:
+        """Let all schedulers read the used shares, as PolicyReader does."""
+        fields = self._store.read("hgetall", self._store.keys.shared("shares"))
+        used_shares = SharesByTenant.of(fields).at(self._memory.now_ms, self._policy)
         for core in self.cores:
             core.queue.set_used_shares(used_shares)
 

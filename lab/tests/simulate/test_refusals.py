@@ -108,7 +108,7 @@ def test_a_trace_that_cannot_be_replayed_is_refused(text: str, said: str, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         (
             "task_create_time,task_end_time,number_of_instances\n1,2,3\n",
@@ -121,9 +121,9 @@ def test_a_trace_that_cannot_be_replayed_is_refused(text: str, said: str, tmp_pa
         (HEAD + "1,90,1,1,50,Terminated\n2,9,1,1,50,Terminated\n", "take fewer --slots"),
     ],
 )
-def test_a_trace_without_enough_jobs_is_refused(text: str, said: str, tmp_path: Path) -> None:
+def test_a_trace_without_enough_jobs_is_refused(text: str, error: str, tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_text(text)
-    assert said in refused("simulate", "jobs", str(tmp_path / "trace.csv"), "--scale", "1")
+    assert error in refused("simulate", "jobs", str(tmp_path / "trace.csv"), "--scale", "1")
 
 
 @pytest.mark.parametrize("content", [b"\x1f\x8b garbage", b"plain text", b"\x1f\x8b\x08\x00"])

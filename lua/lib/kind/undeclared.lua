@@ -5,7 +5,7 @@
 -- what tasks of this shard hold or wait under. A damaged line holds something.
 local function limits_in_use(kinds)
   local in_use = {}
-  for _, tasks in pairs(pairs_of(redis.pcall('HGETALL', KEY.names))) do
+  for _, tasks in pairs(pairs_of(redis.call('HGETALL', KEY.names))) do
     local rows = declared_limits(tasks, 1)
     for i = 1, #rows, 2 do
       in_use[rows[i]] = true
@@ -17,7 +17,7 @@ local function limits_in_use(kinds)
     in_use[name] = in_use[name] or account_of(name).count ~= 0
     in_use[pattern_of(name)] = in_use[pattern_of(name)] or in_use[name]
   end
-  for _, kind in ipairs(redis.pcall('HKEYS', kinds)) do
+  for _, kind in ipairs(redis.call('HKEYS', kinds)) do
     for _, share in ipairs(shares_of(kind)) do
       in_use[share.name] = true
       in_use[pattern_of(share.name)] = true

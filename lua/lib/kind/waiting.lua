@@ -63,11 +63,10 @@ local function read_first(pending_prefix, kind, limit)
     return in_full().bad_type(pending, 'zset')
   end
   add_queue(kind, pending, #ids > limit and redis.call('ZCARD', pending) or #ids)
-  local counts = has_accounts(kind)
   local queue = QUEUES[kind]
   queue.ids = ids
   queue.limit = limit
-  queue.counts = counts
+  queue.counts = has_accounts(kind)
 end
 
 -- touch: note in TOUCHED that a kind changes; return the kind's queue.

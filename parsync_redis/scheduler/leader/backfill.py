@@ -219,5 +219,9 @@ def _in_turn(large: Sequence[LargeKind], tasks: Sequence[tuple[str, str]]) -> li
     }
     if not numbers:
         return [*tasks]
-    numbered = [(next(numbers[kind], None), task, kind) for task, kind in tasks if kind in numbers]
-    return [(task, kind) for number, task, kind in sorted(n for n in numbered if n[0] is not None)]
+    numbered = [
+        (number, task, kind)
+        for task, kind in tasks
+        if kind in numbers and (number := next(numbers[kind], None)) is not None
+    ]
+    return [(task, kind) for _, task, kind in sorted(numbered)]

@@ -65,7 +65,8 @@ class PolicyReader:
         if queue.tree is None:
             return
         if not self._policy.longest_half_life_s:
-            queue.set_used_shares({})
+            if queue.used_shares:
+                queue.set_used_shares({})
             return
         with unless_away(self._store):
             try:

@@ -84,7 +84,9 @@ class Repairer:
         shards = range(self.store.keys.shards)
         shared_keys = map(store.keys.shared, SHARED_KEYS_WITH_TYPE)
         queue_keys = (key for name in QUEUE_KEYS_WITH_TYPE for key in store.keys.queues(name))
-        self._discard([*shared_keys, *queue_keys])
+        present = self._discard([*shared_keys, *queue_keys])
+        if store.keys.shared("shares") in present:
+            repair_shares(store, self.tell, self.dry)
         answers = store.run_each(
             [store.commands.repair_queue(shard, levels[shard], self.dry) for shard in shards]
         )
@@ -267,15 +269,19 @@ class Repairer:
                 done_text = f"it is {done} now" if id and done else done
                 self.tell(Finding(f"{where} {named}", flaw, done_text))
 
-    def _discard(self, keys: Sequence[str]) -> None:
-        """Delete those of these keys that have another type."""
+    def _discard(self, keys: Sequence[str]) -> set[str]:
+        """Delete those of these keys that have another type; return those that were there."""
         types = self.store.pipe_each([("type", key) for key in keys])
+        present = set[str]()
         for key, type_or_error in zip(keys, types, strict=True):
             if isinstance(type_or_error, Exception):
                 continue
+            if readable(type_or_error) != "none":
+                present.add(key)
             flaw = self.store.keys.wrong_type(key, readable(type_or_error))
             if flaw and (self.dry or repair_keys(self.store, [key])):
                 self.tell(Finding(key, flaw, "" if self.dry else "deleted"))
+        return present
 
     def _report(self, damaged: Sequence[Damage]) -> None:
         for key, field, data in damaged:
@@ -378,7 +384,6 @@ def repair_all(
                 )
     if any(levels):
         repairer.repair_numbers(levels)
-    repair_shares(store, findings.append, dry)
     for p in sorted({*range(repairer.partitions), *partitions}):
         say(f"partition {p} of {repairer.partitions}")
         if dry:

@@ -91,11 +91,11 @@ def exceeded(
             changes[name] += [(run.began_s, count, run), (run.last_s, -count, run)]
     sentences = []
     for name, changes_of_limit in changes.items():
-        held = 0
+        units_in_use = 0
         for _, change, run in sorted(changes_of_limit, key=lambda change: change[:2]):
-            held += change
-            if change > 0 and held > units.at_once[name]:
-                sentences.append(f"{held} units of {name} of {units.at_once[name]}: {run}")
+            units_in_use += change
+            if change > 0 and units_in_use > units.at_once[name]:
+                sentences.append(f"{units_in_use} units of {name} of {units.at_once[name]}: {run}")
     return sentences
 
 

@@ -13,17 +13,17 @@ from tests.chaos.real.several_storm import play_several
 pytestmark = pytest.mark.serial
 
 
-def show(said: list[str], outcome: Outcome) -> str:
+def show(progress: list[str], outcome: Outcome) -> str:
     """Return what happened, for people; print it too."""
-    history = "\n".join([*said, *outcome.broken, str(outcome.figures)])
+    history = "\n".join([*progress, *outcome.broken, str(outcome.figures)])
     print(history)
     return history
 
 
 def test_promises_1_to_7_and_limits_hold_for_real_processes_under_faults(tmp_path: Path) -> None:
-    said: list[str] = []
-    outcome = play(seconds=20, seed=5, folder=tmp_path / "storm", say=said.append, every_s=0.8)
-    history = show(said, outcome)
+    progress: list[str] = []
+    outcome = play(seconds=20, seed=5, folder=tmp_path / "storm", say=progress.append, every_s=0.8)
+    history = show(progress, outcome)
     assert not outcome.broken, history
     assert outcome.figures["faults"] >= 8
     assert outcome.figures["acknowledged"] >= 30, history
@@ -37,9 +37,9 @@ def test_promises_1_to_7_and_limits_hold_for_real_processes_under_faults(tmp_pat
 def test_limits_hold_on_several_servers_that_die_and_are_exact_again_after_lost_writes(
     tmp_path: Path, loses: bool, fault: str
 ) -> None:
-    said: list[str] = []
-    outcome = play_several(15, 5, tmp_path / "storm", said.append, every_s=0.8, loses=loses)
-    history = show(said, outcome)
+    progress: list[str] = []
+    outcome = play_several(15, 5, tmp_path / "storm", progress.append, every_s=0.8, loses=loses)
+    history = show(progress, outcome)
     assert not outcome.broken, history
     assert outcome.figures["by_kind"][fault] >= 1, history
     assert outcome.figures["last_units"]["limit-1"] >= 3, f"limits were hardly tried: {history}"

@@ -132,8 +132,8 @@ def test_tasks_are_listed_by_tenant_and_limit_as_the_command_lists_them(driver, 
         ({"under": "stripe"}, ["of-anna"]),
         ({"under": "stripe", "state": "cancelled"}, ["of-shop"]),
     ):
-        found = serve.json(f"{V1}/tasks", **query)[1]["items"]
-        assert sorted(task["id"] for task in found) == right
+        tasks = serve.json(f"{V1}/tasks", **query)[1]["items"]
+        assert sorted(task["id"] for task in tasks) == right
         flags = [word for name, value in query.items() for word in (f"--{name}", value)]
         ids = [task["id"] for task in printed(driver, "tasks", *flags)]
         assert sorted(ids) == right

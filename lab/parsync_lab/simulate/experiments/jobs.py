@@ -82,7 +82,7 @@ def play(
 def draw_jobs(
     rows: Sequence[TraceRow], parameters: Parameters, rng: np.random.Generator
 ) -> dict[str, list[TenantTask]]:
-    """Draw jobs, and instances of each; return the tasks of each job."""
+    """Return the tasks of each job, drawn from the rows of a trace."""
     rows_of_jobs: dict[str, list[TraceRow]] = {}
     for row in rows:
         rows_of_jobs.setdefault(row.job, []).append(row)

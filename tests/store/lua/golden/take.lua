@@ -193,6 +193,14 @@ end
 -- shares_of says which. No line is longer than 20,000 bytes. The words for= and under= are the last
 -- of a kind, and no tenant or limit has a '=' (61): a kind that ends in 's=1' has no accounts. To
 -- search for a space takes longer.
+local function has_accounts(kind)
+  local before, sign = string.byte(kind, -3, -2)
+  if sign == 61 and before ~= 114 then -- 'r', the end of for= and under=
+    return false
+  end
+  return #kind <= 20000
+    and (string.find(kind, 'for=', 1, true) or string.find(kind, 'under=', 1, true))
+end
 
 -- The queues of waiting tasks: `pending:KIND` has the ids of the tasks of a kind, by their order
 -- (priority, then age). `kinds` has a line for each kind of which tasks wait. `changed` has the
@@ -2376,21 +2384,10 @@ repeat -- check_call
             first = false,
           }
         end
-        local counts
-        repeat -- has_accounts
-          local kind = kind
-          local before, sign = string_byte(kind, -3, -2)
-          if sign == 61 and before ~= 114 then -- 'r', the end of for= and under=
-            counts = false
-            break
-          end
-          counts = #kind <= 20000
-            and (string_find(kind, 'for=', 1, true) or string_find(kind, 'under=', 1, true))
-        until true
         local queue = QUEUES[kind]
         queue.ids = ids
         queue.limit = limit
-        queue.counts = counts
+        queue.counts = has_accounts(kind)
       until true
       refusal = read_first_1
     end
