@@ -210,7 +210,7 @@ def test_a_node_that_drains_is_passed_over():
 
 def test_without_facts_of_warm_sets_all_nodes_are_equal_and_sentences_say_where_a_node_is():
     rule = WarmPreference("llama")
-    assert rule.sentence(1) == "in the warm set of llama, 25 to 50 % of the node is in use"
+    assert rule.sentence(1) == "in the warm set of llama, 25 to 50 % of its slots in use"
     assert rule.sentence(QUARTERS) == "1 behind the warm set of llama"
     assert rule.sentence(MAX_BUCKET) == "60 or more behind the warm set of llama"
 

@@ -78,13 +78,8 @@ class NodesNow:
         name: `slots`, or a resource; devices count by their kind. needed: by the task, in
         thousandths. A node that does not have the amount has all of it left.
         """
-        if name == "slots":
-            total = self.columns.slots * THOUSANDTHS
-            free = self.free * THOUSANDTHS
-        else:
-            total = self.columns.total(name)
-            free = self.columns.sum(self.left, name)
-        return np.where(total > 0, (free - needed) / np.maximum(total, 1), 1.0)
+        free = self.free * THOUSANDTHS if name == "slots" else self.columns.sum(self.left, name)
+        return self.columns.part_of_total(name, free - needed)
 
 
 def fifths(scores: Floats) -> Floats:

@@ -20,14 +20,12 @@ from ...model.needs import Resources
 from ..columns import Columns, Mask
 from ..strategy import Floats, Ints
 from .preference import MAX_BUCKET, QUARTERS, ClusterNow, Lasts, NodesNow, Preference
-from .rooms import SpreadPreference
+from .rooms import quarters
 
 Hashes = npt.NDArray[np.uint64]
 
 FILLED: Final = 0.7
 """The part of the slots of a warm set that its tasks hold on average, so that peaks find a slot."""
-
-_SPREAD: Final = SpreadPreference()
 
 
 @lru_cache(maxsize=65_536)
@@ -75,25 +73,25 @@ class Ring:
     @classmethod
     def of(cls, key: str, needs: Resources, partitions: Sequence[RingNodes]) -> "Ring":
         """Return the ring of a key. partitions: by their numbers."""
-        hashes = np.concatenate([_mix(nodes.hashes, key) for nodes in partitions])
-        tasks = np.concatenate([_tasks(nodes.columns, needs) for nodes in partitions])
-        fitting = np.concatenate([nodes.fitting for nodes in partitions]).nonzero()[0]
-        order = fitting[np.argsort(hashes[fitting])]
-        places = np.full(len(hashes), len(hashes), dtype=np.int64)
-        places[order] = np.arange(len(order))
-        ends = np.cumsum([nodes.columns.size for nodes in partitions])
-        return cls(np.split(places, ends[:-1]), np.cumsum(tasks[order]) * FILLED)
+        fitting = np.concatenate([nodes.fitting for nodes in partitions])
+        hashes = np.concatenate([nodes.hashes for nodes in partitions])[fitting]
+        order = np.argsort(_mix(hashes, key))
+        places = np.full(len(fitting), len(fitting), dtype=np.int64)
+        places[fitting.nonzero()[0][order]] = np.arange(len(order))
+        ends = np.cumsum([len(nodes.fitting) for nodes in partitions])
+        tasks = _tasks([nodes.columns for nodes in partitions], needs)[fitting][order]
+        return cls(np.split(places, ends[:-1]), np.cumsum(tasks) * FILLED)
 
     def size_for(self, tasks: float) -> int:
         """Return how many nodes so many tasks at a time need, at least 1."""
         return max(1, min(int(np.searchsorted(self.room, tasks)) + 1, len(self.room)))
 
 
-def _tasks(columns: Columns, needs: Resources) -> Ints:
+def _tasks(partitions: Sequence[Columns], needs: Resources) -> Ints:
     """Return how many tasks of these needs fit on each empty node, at least 1."""
-    tasks = columns.slots // needs.slots
+    tasks = np.concatenate([columns.slots for columns in partitions]) // needs.slots
     for name, amount in needs.amounts:
-        total = columns.total(name)
+        total = np.concatenate([columns.total(name) for columns in partitions])
         if amount:
             tasks = np.where(total > 0, np.minimum(tasks, total // amount), tasks)
     return np.maximum(tasks, 1)
@@ -109,13 +107,12 @@ class WarmSet:
 
 
 class WarmPreference(Preference):
-    """Prefers the warm set of a key, there the nodes of which least is in use.
+    """Prefers the warm set of a key, there the nodes with the largest part of their slots free.
 
     Behind the warm set come the other nodes in the order of the ring.
     """
 
     lasts = Lasts.FREE
-    reads_needs = True
 
     def __init__(self, key: str) -> None:
         """key: what is loaded, the name of a model for example."""
@@ -128,12 +125,12 @@ class WarmPreference(Preference):
         return f"{warm_set.number} {warm_set.size}" if warm_set else ""
 
     def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:
-        """Return the quarter in use for the warm set, else how far along the ring a node is."""
+        """Return the quarter of slots in use in the warm set, else how far along the ring."""
         warm_set = nodes.cluster.warm_set(self._key)
         if warm_set is None:
             return nodes.everyone()
         beyond = warm_set.ring.places[nodes.partition] - warm_set.size
-        in_use = _SPREAD.buckets(nodes, needs)
+        in_use = quarters(1.0 - nodes.parts("slots", 0))
         return np.where(beyond < 0, in_use, np.minimum(QUARTERS + beyond, MAX_BUCKET))
 
     def sentence(self, bucket: int) -> str:
@@ -142,4 +139,5 @@ class WarmPreference(Preference):
         if bucket >= QUARTERS:
             more = " or more" if bucket == MAX_BUCKET else ""
             return f"{bucket - QUARTERS + 1}{more} behind the warm set of {key}"
-        return f"in the warm set of {key}, {_SPREAD.sentence(bucket)}"
+        low = bucket * 100 // QUARTERS
+        return f"in the warm set of {key}, {low} to {low + 100 // QUARTERS} % of its slots in use"
