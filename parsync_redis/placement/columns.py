@@ -107,8 +107,8 @@ class Columns:
         """
         if name not in self._divisors:
             total = self.slots * THOUSANDTHS if name == "slots" else self.total(name)
-            has_some = total > 0
-            self._divisors[name] = np.where(has_some, total, np.inf), 1.0 - has_some
+            divisor = np.where(total > 0, total, np.inf)
+            self._divisors[name] = divisor, np.isinf(divisor).astype(np.float64)
         divisor, absent = self._divisors[name]
         return amounts / divisor + absent
 
