@@ -8,6 +8,7 @@ import typer
 
 from ..errors import InvalidInput
 from ..model.human import age_text, needs_shown
+from ..model.preferences import preferences_shown
 from ..model.status import Setback, TaskStatus
 from ..model.task import TaskState
 from ..store.reads.cancel import server_ms
@@ -147,6 +148,7 @@ def print_status(task: TaskStatus, now_ms: int) -> None:
         ("needs", needs_shown(task.needs)),
         ("priority", task.priority),
         ("strategy", task.strategy or None),
+        ("prefers", preferences_shown(task.prefer) or None),
         ("tenant", task.tenant or None),
         ("limits", task.limits.replace(",", ", ") or None),
         ("scheduler", task.scheduler),

@@ -198,8 +198,7 @@ class Placer:
             group = self._queue.group_of(kind)
             strategy = self._selector.resolve(kind.strategy)
             nodes = [node for node, _ in seats]
-            ranks = [reservation.rank_of(node) for node in nodes]
-            self.choices.on_claim(tasks, group, copy, nodes, strategy, ranks)
+            self.choices.on_claim(tasks, group, reservation, nodes, strategy)
 
     def on_unjudged(self, claims: Iterable[Claim]) -> None:
         """Let tasks go back whose claims got no answer.
