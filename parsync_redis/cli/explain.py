@@ -91,9 +91,14 @@ def print_explanation(explanation: Explanation, verbose: bool) -> None:
         _print_wait(explanation, verbose)
     for line in explanation.choice.lines() if explanation.choice else ():
         _print_fact(line)
-    if explanation.candidates and explanation.outlook in (Outlook.NOW, Outlook.WAITS):
-        _print_candidates(explanation.candidates, 1 if explanation.id else MOST_RANKED)
+    candidates = explanation.candidates
+    listed = 0
+    if candidates and explanation.outlook in (Outlook.NOW, Outlook.WAITS):
+        listed = min(1 if explanation.id else MOST_RANKED, candidates.fitted)
+        _print_candidates(candidates, listed)
     for node_class in explanation.classes:
+        if not node_class.obstacles and len(node_class.nodes) == listed:
+            continue  # they are named above
         count = len(node_class.nodes)
         plural = "s" if count > 1 else " "
         _print_fact(f"{count:>6,} node{plural}  {_class_text(node_class, verbose)}")

@@ -176,9 +176,7 @@ class RankedNodes:
 
     def lines(self, most: int) -> Sequence[str]:
         """Return for people the counts, and up to `most` nodes with their buckets."""
-        as_good = "is as good as" if self.equal == 1 else "are as good as"
-        plural = "" if self.fitted == 1 else "s"
-        counts = f"{self.fitted:,} node{plural} fit with room, {self.equal:,} {as_good} the best:"
+        counts = f"nodes with room: {self.fitted:,}; as good as the best: {self.equal:,}"
         nodes = [
             "; ".join(
                 filter(None, (buckets_text(node.ranked, self.fitted), f"score {node.score:g}"))

@@ -68,17 +68,19 @@ class Choices:
         tasks: Sequence[Taken],
         group: KindGroup,
         reservation: Reservation,
-        nodes: Sequence[Node],
         strategy: Strategy,
     ) -> None:
-        """Note the choice of nodes[i] for tasks[i], as far as this gap allows.
+        """Note the choice of the first seats of a reservation for tasks, as far as a gap allows.
 
-        reservation: it had the seats; its ranks are those of then.
+        Preferences about room look at the nodes as they were without the reservation.
         """
-        noted = list(zip(tasks, nodes, strict=True))[: self._left]
-        self._left -= len(noted)
         copy = reservation.partition
-        for task, node in noted:
+        noted = list(zip(tasks, reservation.owners, strict=False))[: self._left]
+        self._left -= len(noted)
+        if group.prefer:
+            copy.change(reservation, -1)
+        for task, owner in noted:
+            node = copy.nodes[owner]
             lost, lost_to = self._lost.get((task.id, task.attempt), (0, ()))
             rules = reservation.rules or rules_of("")
             rank = reservation.rank_of(node)
@@ -99,6 +101,8 @@ class Choices:
                 ranked,
                 lost,
             )
+        if group.prefer:
+            copy.change(reservation, 1)
 
     def on_judged(self, judged: Judged, now_s: float) -> None:
         """Make the choices ready whose claims won, and drop those whose claims were lost."""
