@@ -206,14 +206,14 @@ def test_tasks_choose_among_more_seats_only_while_that_lowers_the_share_of_lost_
 
 
 def lose_claims(core: Core, kind: Kind) -> None:
-    """Let the core lose 50 claims in a row for a kind, and 50 of the next 62."""
+    """Let the core lose 30 claims in a row for a kind, and 30 of the next 42."""
     cluster(core, {f"x{i}": (SLOTS, A) for i in range(50)})
     queue = Queue(core).add(kind.text, LOST_OF_PERIOD)
     queue.tell()
     verdicts = {ClaimOutcome.HELD: Verdict(ClaimOutcome.HELD, "1")}
     verdicts[ClaimOutcome.CONFLICT] = Verdict(ClaimOutcome.CONFLICT, "x")
     plan = queue.turn()
-    for held, lost in ((0, 50), (12, 38), (26, 12), (12, 0)):
+    for held, lost in ((0, 30), (12, 18), (6, 12), (12, 0)):
         words = [ClaimOutcome.CONFLICT] * lost + [ClaimOutcome.HELD] * held
         judge_each(core, plan, [verdicts[word] for word in words])
         plan = core.plan(confirm=False)

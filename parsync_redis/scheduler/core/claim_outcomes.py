@@ -80,7 +80,7 @@ class CallSize:
 
 MAX_WIDTH: Final = 4
 """Maximum number of seats among which a task chooses: more would switch its last rule off."""
-LOST_OF_PERIOD: Final = 50
+LOST_OF_PERIOD: Final = 30
 CLAIMS_OF_PERIOD: Final = 2000
 """A period ends with so many lost claims or so many claims, whichever comes first."""
 LEAST_GAIN: Final = 0.1
