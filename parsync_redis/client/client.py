@@ -235,7 +235,7 @@ class ParsyncClient(PolicyMethods):
                 planned.strategy,
                 planned.tenant,
                 planned.limits,
-                planned.prefer,
+                task.kind.prefer,
             )
         )
         if refusal is None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from ..errors import AccessDenied
-from ..model.account import pattern_of
+from ..model.account import KEY_MARK, pattern_of
 from ..model.account_line import AccountLine
 from ..model.human import age_text
 from ..model.kind import Kind
@@ -57,6 +57,17 @@ class AccountExplainer:
         """Return why an account keeps a kind waiting, as a sentence; '' if none does."""
         block = self.block_of(text)
         return self._sentence(block) if block else ""
+
+    def held_by_keys(self, text: str) -> dict[str, int]:
+        """Return how many tasks count to the key of a kind, by key; {} for a kind without one."""
+        names = [name for name in _accounts_of(text) if name.startswith(KEY_MARK)]
+        if not names:
+            return {}
+        try:
+            self.read([text])
+        except AccessDenied:  # a login of an earlier version
+            return {}
+        return {name.removeprefix(KEY_MARK): self._lines[name].count for name in names}
 
     def _find(self, text: str) -> AccountBlock | None:
         names = _accounts_of(text)

@@ -204,7 +204,8 @@ class _Explainer:
         if classes and not classes[0].obstacles:
             from ..placement.ranked_nodes import rank_for  # numpy is slow to import
 
-            candidates = rank_for(task, last, needs, facts, classes[0].nodes)
+            held = reading.accounts.held_by_keys(task.kind)
+            candidates = rank_for(task, last, needs, facts, classes[0].nodes, held)
             best = candidates.nodes[0].node
             why = why.replace(room_on(classes[0].nodes[0]), room_on(best))
         return Explanation(

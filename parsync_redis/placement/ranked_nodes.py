@@ -4,7 +4,8 @@ The rules and the comparison are the scheduler's (placement/preferences/). The f
 scheduler that has read all nodes just now: one partition, which has every node.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -17,12 +18,17 @@ from .facts import NodeFacts
 from .preferences import rules_of
 from .preferences.preference import ClusterNow, NodesNow, fifths, find_scarce, parts_in_use
 from .preferences.ranks import compare, rank_nodes
+from .preferences.ring import NodeRing, RingNodes, WarmSet, hashes_of
+from .reasons import find_fitting
 
 
-def nodes_now(nodes: Sequence[NodeFacts]) -> NodesNow:
-    """Return what preferences read of all nodes, as schedulers build it in their view.
+def nodes_now(nodes: Sequence[NodeFacts], needs: Resources, held: Mapping[str, int]) -> NodesNow:
+    """Return what preferences of a task read of all nodes, as schedulers build it in their view.
 
     A fact that a new rule reads comes from here.
+
+    needs: of the task.
+    held: by key, how many of its tasks are taken, placed or running.
     """
     columns = Columns([node.offer for node in nodes])
     free = np.array([node.free for node in nodes], dtype=np.int64)
@@ -32,6 +38,7 @@ def nodes_now(nodes: Sequence[NodeFacts]) -> NodesNow:
         fifths(scores),
         find_scarce([columns]),
         lambda label: parts_in_use(label, [(columns, free)]),
+        lambda key: _warm_set(key, nodes, needs, columns, held.get(key, 0)),
     )
     return NodesNow(
         columns,
@@ -43,12 +50,27 @@ def nodes_now(nodes: Sequence[NodeFacts]) -> NodesNow:
     )
 
 
+def _warm_set(
+    key: str, nodes: Sequence[NodeFacts], needs: Resources, columns: Columns, held: int
+) -> WarmSet:
+    """Return the warm set of a key for what its tasks hold now.
+
+    A scheduler's set is larger while its mean over the last minute is.
+    """
+    names = {node.name for node in find_fitting(needs, nodes) if node.open}
+    fitting = np.array([node.name in names for node in nodes], dtype=bool)
+    hashes = hashes_of(node.name for node in nodes)
+    ring = NodeRing.of(key, needs, [RingNodes(hashes, columns, fitting)])
+    return WarmSet(ring, ring.size_for(held + 1.0))
+
+
 def rank_for(
     task: TaskStatus,
     last: str,
     needs: Resources,
     nodes: Sequence[NodeFacts],
     with_room: Collection[str],
+    held: Mapping[str, int] = MappingProxyType({}),
 ) -> RankedNodes:
     """Return the nodes with room for a task, as a scheduler would take them now.
 
@@ -56,9 +78,10 @@ def rank_for(
     needs: of the task.
     nodes: all nodes of the cluster.
     with_room: the names of those with room, at least one.
+    held: by key of `warm`, how many of its tasks are taken, placed or running.
     """
     rules = rules_of(task.prefer, task.strategy == Strategy.LATENCY, last)
-    facts = nodes_now(nodes)
+    facts = nodes_now(nodes, needs, held)
     ranks_of_all = rank_nodes(facts, (rule.buckets(facts, needs) for rule in rules))
     indexes = [facts.index_of(name) for name in with_room]
     ranks = ranks_of_all[indexes]

@@ -14,6 +14,7 @@ from parsync_redis.model.node import Node
 from parsync_redis.model.preferences import key_of, preferences_text, with_key
 from parsync_redis.model.replies import Snapshot
 from parsync_redis.placement.columns import Columns
+from parsync_redis.placement.facts import NodeFacts
 from parsync_redis.placement.preferences.preference import MAX_BUCKET, QUARTERS
 from parsync_redis.placement.preferences.ring import (
     NodeRing,
@@ -21,6 +22,7 @@ from parsync_redis.placement.preferences.ring import (
     hashes_of,
 )
 from parsync_redis.placement.preferences.warm import WarmPreference
+from parsync_redis.placement.ranked_nodes import nodes_now
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.warm_sets import MAX_KEYS, SHRINK_MS, SetSize, WarmSets
 from tests.kit.core_rig import Queue, claims_of, make
@@ -206,6 +208,22 @@ def test_a_node_that_drains_is_passed_over():
     core = make()
     read_nodes(core, names, drains=ring[0])
     assert set(places(Queue(core), 2)) == {ring[1]}
+
+
+@given(NAMES, st.integers(0, 40), st.integers(0, SLOTS))
+def test_people_are_told_the_buckets_by_which_a_scheduler_ranks(
+    names: list[str], held: int, taken: int
+):
+    core = make()
+    read_nodes(core, [names], taken=taken)
+    rule = WarmPreference("llama")
+    core.view.warm_sets.on_line(0, "llama", f"n={held} units={held} of -")
+    partition = core.view.partitions[0]
+    cluster = core.view.cluster_for(PLAIN, None, "warm=llama")
+    of_core = partition.ranks((rule,), PLAIN, cluster)
+    facts = [NodeFacts(name, "up", False, Resources.of(SLOTS), SLOTS - taken) for name in names]
+    told = rule.buckets(nodes_now(facts, PLAIN, {"llama": held}), PLAIN)
+    assert told.tolist() == of_core.tolist()
 
 
 def test_without_facts_of_warm_sets_all_nodes_are_equal_and_sentences_say_where_a_node_is():

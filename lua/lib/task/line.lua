@@ -122,16 +122,15 @@ end
 -- the key of `warm`: shares_of says which. No line is longer than 20,000 bytes. The words for= and
 -- under= are the last of a kind, and no tenant or limit has a '=' (61): a kind that ends in 's=1'
 -- has neither, and if a space (32) is before its last word of seven bytes, it has no key. To search
--- for a space takes longer.
+-- for a space takes longer. A kind with a limit or a key has 'r=', the end of under= and prefer=.
 local function has_accounts(kind)
   local space, _, _, _, _, before, sign = string.byte(kind, -8, -2)
   if sign == 61 and before ~= 114 then -- 'r', the end of for= and under=
     return space ~= 32 and #kind <= 20000 and string.find(kind, 'warm=', 1, true)
   end
-  return #kind <= 20000
-    and (
-      string.find(kind, 'for=', 1, true)
-      or string.find(kind, 'under=', 1, true)
-      or string.find(kind, 'warm=', 1, true)
-    )
+  if #kind > 20000 or string.find(kind, 'for=', 1, true) then
+    return #kind <= 20000
+  end
+  return string.find(kind, 'r=', 1, true)
+    and (string.find(kind, 'under=', 1, true) or string.find(kind, 'warm=', 1, true))
 end
