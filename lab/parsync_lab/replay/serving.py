@@ -7,10 +7,11 @@ as one of the measured loads.
 """
 
 import heapq
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import cycle
 from math import ceil
 from typing import Final
 
@@ -30,7 +31,8 @@ from ..bench.watch import Say
 from ..flags import check_flag
 from ..simulate.parameters import LEAST_GAP_S, MOST_GAP_S
 from ..simulate.virtual_schedulers import VirtualSchedulers
-from .serving_trace import Request
+from .harvest import Harvest
+from .serving_trace import CpuTrace, Request
 from .virtual_store import VirtualStore
 
 SERVE_TASK: Final = "serve"
@@ -105,11 +107,13 @@ class ServingMeasure:
     """The figures of a replay.
 
     latencies_s: of each request, from its arrival to its end.
+    recalls: how often each request was recalled that was.
     """
 
     latencies_s: list[float] = field(default_factory=list)
     starts: int = 0
     cold_starts: int = 0
+    recalls: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,9 @@ class ServingFigures:
     cold: the share of the starts that are cold starts.
     lost: the share of the claims that were lost to another scheduler.
     p50_s, p99_s: of the times from a request's arrival to its end.
+    recalls: number of runs that were recalled because their node had shrunk.
+    at_most_once: the share of the requests that were recalled once at most.
+    beyond: number of claims beyond the capacity that the node had a second before.
     """
 
     speed: float
@@ -129,6 +136,9 @@ class ServingFigures:
     p99_s: float
     claims: int
     lost: float
+    recalls: int = 0
+    at_most_once: float = 1.0
+    beyond: int = 0
 
 
 class ServingNode:
@@ -162,7 +172,9 @@ class Serving:
         loads_s: Sequence[float],
         method: str,
         parameters: ServingParameters,
+        machines: Sequence[CpuTrace] = (),
     ) -> None:
+        """machines: on which the nodes run by turns; () for nodes that do not shrink."""
         self.parameters = parameters
         self.measure = ServingMeasure()
         self._method = method
@@ -176,7 +188,13 @@ class Serving:
         self._schedulers = VirtualSchedulers(
             self._store, parameters.partitions, cores, np.random.default_rng(rng), self._start
         )
-        self.nodes = {name: ServingNode(parameters.models) for name in parameters.names}
+        names = parameters.names
+        self.nodes = {name: ServingNode(parameters.models) for name in names}
+        self._harvest = (
+            Harvest(self._store, dict(zip(names, cycle(machines), strict=False)))
+            if machines
+            else None
+        )
         self._options = {
             model: TaskOptions.of(
                 {"prefer": METHODS[method](model, parameters.names), "wait_for_capacity": True}
@@ -185,8 +203,9 @@ class Serving:
         }
         self._requests = requests
         self._arrived = 0
-        # a heap of (end, number of the start, place)
+        # a heap of (end, number of the start, place); those that were recalled are still there
         self._running: list[tuple[float, int, Place]] = []
+        self._recalled = set[Place]()
 
     @property
     def figures(self) -> ServingFigures:
@@ -204,6 +223,9 @@ class Serving:
             p99_s,
             claims,
             lost / claims,
+            measure.recalls.total(),
+            1 - sum(count > 1 for count in measure.recalls.values()) / len(measure.latencies_s),
+            self._harvest.beyond if self._harvest else 0,
         )
 
     def run(self, say: Say = lambda text: None) -> ServingMeasure:
@@ -215,7 +237,7 @@ class Serving:
         while len(self.measure.latencies_s) < len(self._requests):
             number += 1
             if quiet > STEPS_OF_TICK * self.parameters.schedulers:
-                number = max(number, ceil(self._next_s() / self._step_s))
+                number = max(number, ceil(self._next_s(number * self._step_s) / self._step_s))
             quiet = 0 if self._step(number) else quiet + 1
             say(f"{len(self.measure.latencies_s):,} of {len(self._requests):,} requests have ended")
         return self.measure
@@ -224,11 +246,13 @@ class Serving:
         """Return when a request comes, on the virtual clock."""
         return self._requests[index].at_s / self.parameters.speed
 
-    def _next_s(self) -> float:
-        """Return when a request comes or ends next."""
+    def _next_s(self, now_s: float) -> float:
+        """Return when a request comes or ends next, or the capacity of a node changes."""
         times_s = [end_s for end_s, *_ in self._running[:1]]
         if self._arrived < len(self._requests):
             times_s.append(self._at_s(self._arrived))
+        if self._harvest:
+            times_s.append(self._harvest.next_s(now_s))
         return min(times_s, default=0.0)
 
     def _step(self, number: int) -> bool:
@@ -236,7 +260,7 @@ class Serving:
         now_s = number * self._step_s
         self._store.now_ms = round(now_s * 1000)
         starts = self.measure.starts
-        happened = self._end_until(now_s) + self._submit_until(now_s)
+        happened = self._end_until(now_s) + self._shrink(now_s) + self._submit_until(now_s)
         tick, steps_since_tick = divmod(number, STEPS_OF_TICK)
         if steps_since_tick == 0:
             self._schedulers.on_tick(tick)
@@ -250,10 +274,13 @@ class Serving:
         self._store.run(commands.configure({"partitions": partitions, "shards": 1}))
         tasks = KnownTasks.of({SERVE_TASK: None})
         for number, name in enumerate(self.nodes):
-            has = Resources.of(self.parameters.slots, labels={HOST_LABEL: name})
-            offer = offer_with(has, tasks)
+            slots = self._harvest.nodes[name].slots if self._harvest else self.parameters.slots
+            offer = offer_with(Resources.of(slots, labels={HOST_LABEL: name}), tasks)
             self._store.run(commands.offer(name, offer.text, tasks))
-            self._store.run(commands.register_node(number % partitions, name, 0, 1.0, offer.text))
+            p = number % partitions
+            inc, _ = self._store.run(commands.register_node(p, name, 0, 1.0, offer.text))
+            if self._harvest:
+                self._harvest.on_registered(name, p, inc, offer)
 
     def _submit_until(self, now_s: float) -> int:
         """Submit the requests that have come by now; return how many."""
@@ -287,13 +314,30 @@ class Serving:
             self.measure.cold_starts += is_cold
             end_s = begin_s + request.runs_s
             heapq.heappush(self._running, (end_s, self.measure.starts, place))
+            if self._harvest:
+                self._harvest.on_started(place, now_s)
         core.won.confirmed(len(places))
+
+    def _shrink(self, now_s: float) -> int:
+        """Let the nodes follow their machines; return how much has changed."""
+        if not self._harvest:
+            return 0
+        changed = self._harvest.follow(now_s)
+        recalled = self._harvest.recall(now_s)
+        self._recalled.update(recalled)
+        self.measure.recalls.update(place.task for place in recalled)
+        return changed + len(recalled)
 
     def _end_until(self, now_s: float) -> int:
         """End the requests whose time is over; return how many."""
         ended: defaultdict[int, list[Place]] = defaultdict(list)
         while self._running and self._running[0][0] <= now_s:
             end_s, _, place = heapq.heappop(self._running)
+            if place in self._recalled:
+                self._recalled.remove(place)
+                continue
+            if self._harvest:
+                self._harvest.on_ended(place, now_s)
             self.measure.latencies_s.append(end_s - self._at_s(int(place.task)))
             ended[place.partition].append(place)
         for partition, places in ended.items():

@@ -121,6 +121,13 @@ class CpuTrace:
         change_s = self.times_s[index] if index < len(self.times_s) else self.length_s
         return rounds * self.length_s + change_s
 
+    def most(self, begin_s: float, end_s: float) -> int:
+        """Return the largest number of CPUs between two times."""
+        most = self.at(begin_s)
+        while (begin_s := self.next_s(begin_s)) <= end_s:
+            most = max(most, self.at(begin_s))
+        return most
+
 
 HARVEST_LENGTH_S: Final = 1200.0
 """The machines were watched for 20 minutes."""
