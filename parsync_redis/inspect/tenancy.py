@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import AccessDenied, DamagedState, InvalidInput
-from ..model.account import check_limit, check_tenant
+from ..model.account import KEY_MARK, check_limit, check_tenant, is_limit
 from ..model.account_views import (
     HolderView,
     LimitView,
@@ -14,7 +14,7 @@ from ..model.account_views import (
     tenant_views,
 )
 from ..model.devices import fold
-from ..model.ids import close_to, shown
+from ..model.ids import check_name, close_to, shown
 from ..model.policy import Policy
 from ..model.used_share import SharesByTenant
 from ..model.views import NodeView
@@ -46,7 +46,7 @@ def read_tenancy(store: Store, kinds: Sequence[ShardLine], nodes: Sequence[NodeV
     tenants = tenant_views(
         policy, reading.lines, reading.waiting, reading.oldest_ms, offered, used_shares
     )
-    held_limits = [name for name, line in reading.lines.items() if not name.startswith("@")]
+    held_limits = [name for name, line in reading.lines.items() if is_limit(name)]
     oldest = read_oldest_holders(store, held_limits)
     uncovered = [name for name in policy.limits if name not in stored.policy.limits]
     apps = read_declaring(Directory(store)) if uncovered else {}
@@ -80,12 +80,17 @@ def read_tenants(store: Store) -> list[TenantView]:
 
 
 def read_holders_of(store: Store, account: str) -> list[HolderView]:
-    """Return the tasks that count to a limit, or to a tenant ('@acme'), the oldest first.
+    """Return the tasks that count to a limit, a tenant ('@acme') or a key ('~llama').
+
+    The oldest come first.
 
     Raises InvalidInput for a limit that nobody knows.
     """
     if account.startswith("@"):
         check_tenant(account.removeprefix("@"))
+        return read_account_holders(store, account)
+    if account.startswith(KEY_MARK):
+        check_name("key", account.removeprefix(KEY_MARK))
         return read_account_holders(store, account)
     check_limit(account)
     holders = read_account_holders(store, account)

@@ -1,9 +1,10 @@
 """Accounts: what tasks count to while they are taken, placed or running.
 
-An account is a tenant or a limit. A task for the tenant `research/anna` counts to the accounts
-`@research` and `@research/anna`. A task under the limit `stripe` counts to the account `stripe`.
+An account is a tenant, a limit or a key. A task for the tenant `research/anna` counts to the
+accounts `@research` and `@research/anna`. A task under the limit `stripe` counts to the account
+`stripe`, a task with the rule `warm:llama` (model/preferences.py) to the account `~llama` of a key.
 A shard of the queue has for each account what the tasks of the account hold, and their ids
-(lua/lib/kind/accounts.lua). A *ceiling* is what they may hold at most.
+(lua/lib/kind/accounts.lua). A *ceiling* is what they may hold at most; a key has none.
 """
 
 import re
@@ -20,6 +21,8 @@ MAX_UNITS: Final = 1000
 """The maximum number of units of a limit that one task holds."""
 TENANT_MARK: Final = "@"
 """The first character of a tenant's account."""
+KEY_MARK: Final = "~"
+"""The first character of the account of a key."""
 NO_TENANT: Final = "-"
 """The tenant of tasks without a tenant."""
 ACCOUNT_WORDS: Final = ("next", "units", "shards", "rate", "burst")
@@ -43,7 +46,8 @@ _LIMITS: Final = re.compile(
 class Account(NamedTuple):
     """An account of a task, and how many units of the account one task holds.
 
-    name: `@research/anna` for a tenant, `stripe` for a limit. units: 1 for a tenant.
+    name: `@research/anna` for a tenant, `stripe` for a limit, `~llama` for a key. units: 1 for a
+    tenant and a key.
     """
 
     name: str
@@ -58,6 +62,11 @@ class Account(NamedTuple):
 def is_tenant(name: str) -> bool:
     """Return whether a text is the name of a tenant."""
     return _TENANT.fullmatch(name) is not None
+
+
+def is_limit(account: str) -> bool:
+    """Return whether an account is that of a limit: neither a tenant's nor a key's."""
+    return not account.startswith((TENANT_MARK, KEY_MARK))
 
 
 def check_tenant(value: object) -> str:

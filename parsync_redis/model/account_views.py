@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from .account import NO_TENANT, TENANT_MARK, pattern_of
+from .account import NO_TENANT, TENANT_MARK, is_limit, pattern_of
 from .account_line import AccountLine, Ceiling
 from .amount import THOUSANDTHS, amount_number
 from .policy import STRICT, DueShares, Policy, Turn, parent_of, parents_of, turn_of
@@ -104,7 +104,7 @@ def limit_views(
     declared_by: the apps by declared limit or pattern that no entry of the document covers.
     """
     named = {name for name in policy.limits if not name.endswith("*")}
-    names = {name for name in (*lines, *waiting) if not name.startswith(TENANT_MARK)} | named
+    names = {name for name in (*lines, *waiting) if is_limit(name)} | named
     views = []
     for name in sorted(names):
         line = lines.get(name, AccountLine())

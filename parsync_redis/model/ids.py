@@ -44,6 +44,10 @@ _NAME_RULES: Final = {
         "1 to 63 letters, digits or _.-, a letter first",
     ),
     "label value": (re.compile(r"[A-Za-z0-9_./-]{1,63}"), "1 to 63 letters, digits or _./-"),
+    "key": (
+        re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+/-]{0,127}"),
+        "1 to 128 letters, digits or _.:@+/-, a letter or digit first",
+    ),
     "taint": (re.compile(r"[A-Za-z0-9_./-]{1,63}"), "1 to 63 letters, digits or _./-"),
 }
 

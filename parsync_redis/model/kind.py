@@ -4,9 +4,10 @@
 
 A kind is a text: the task's name, the needs with the labels of the routing, the preferences
 (model/preferences.py) and the strategy if the task sets them, and the accounts to which the task
-counts (model/account.py): its tenant and its limits. Priority is in the order of the tasks; all
-else does not matter to placement. The hash `kinds` has a line for each kind of which tasks wait:
-how many, the order of the first, an upper bound of the order of the last, and why they wait.
+counts (model/account.py): its tenant and its limits; the key of the rule `warm` is an account, too.
+Priority is in the order of the tasks; all else does not matter to placement. The hash `kinds` has a
+line for each kind of which tasks wait: how many, the order of the first, an upper bound of the
+order of the last, and why they wait.
 """
 
 import re
@@ -19,7 +20,7 @@ from .ids import shown
 from .needs import are_needs
 from .options import Strategy
 from .order import priority_of
-from .preferences import are_preferences
+from .preferences import are_preferences, key_accounts
 from .text import KIND_LINE, TASK_NAME
 
 _STRATEGIES: Final = frozenset(Strategy)
@@ -64,8 +65,12 @@ class Kind(NamedTuple):
 
     @property
     def accounts(self) -> tuple[Account, ...]:
-        """Return the accounts to which a task of the kind counts, tenants from the root down."""
-        return (*tenant_accounts(self.tenant), *limits_of(self.limits))
+        """Return the accounts to which a task of the kind counts, tenants from the root down.
+
+        Behind the tenants come the limits, then the key of the rule `warm`.
+        """
+        keys = key_accounts(self.prefer) if "warm" in self.prefer else ()
+        return (*tenant_accounts(self.tenant), *limits_of(self.limits), *keys)
 
     @staticmethod
     @lru_cache(maxsize=4096)

@@ -1,7 +1,8 @@
-"""Parameters of a task in its tenant and its limits: `limits=["customer:{customer_id}"]`.
+"""Parameters of a task in its tenant, its limits and its key: `limits=["customer:{customer_id}"]`.
 
 `{customer_id}` stands for the argument of that name in the call of the task. It is replaced where
-the task is submitted, so a record has names of accounts only.
+the task is submitted, so a record has names of accounts only. The key is that of the rule
+`warm:{model}` in `prefer`.
 """
 
 import re
@@ -34,13 +35,13 @@ class Arguments(NamedTuple):
 
 
 def parameters_in(options: Mapping[str, object] | None) -> list[str]:
-    """Return the names of the parameters in the tenant and the limits of a task."""
+    """Return the names of the parameters in the tenant, the limits and the key of a task."""
     texts = _texts(options or {})
     return [name for text in texts if "{" in text for name in _PARAMETER.findall(text)]
 
 
 def fill(options: Mapping[str, object], arguments: Arguments) -> Mapping[str, object]:
-    """Return the options of a task with arguments of its call in the tenant and the limits.
+    """Return the options of a task with arguments of its call in tenant, limits and key.
 
     Two limits that become one are that limit, with the larger units. Raises InvalidInput for an
     argument that the call does not give, or that is neither text nor a whole number.
@@ -62,7 +63,7 @@ def with_samples(options: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def without_parameters(options: Mapping[str, object]) -> Mapping[str, object]:
-    """Return options without the tenant and the limits that need an argument of a call."""
+    """Return options without the tenant, the limits and the key that need an argument of a call."""
     if not parameters_in(options):
         return options
     plain = dict(options)
@@ -75,7 +76,13 @@ def without_parameters(options: Mapping[str, object]) -> Mapping[str, object]:
         }
     elif isinstance(limits, list | tuple):
         plain["limits"] = [name for name in limits if not _has_parameter(name)]
+    if isinstance(rules := options.get("prefer"), list | tuple):
+        plain["prefer"] = [rule for rule in rules if not (_is_warm(rule) and _has_parameter(rule))]
     return plain
+
+
+def _is_warm(rule: object) -> bool:
+    return isinstance(rule, str) and rule.strip().startswith("warm:")
 
 
 def _has_parameter(value: object) -> bool:
@@ -85,15 +92,18 @@ def _has_parameter(value: object) -> bool:
 def _texts(options: Mapping[str, object]) -> list[str]:
     values = [options.get("tenant")]
     limits = options.get("limits")
+    rules = options.get("prefer")
     if isinstance(limits, Mapping | list | tuple):
         values += limits
+    if isinstance(rules, list | tuple):
+        values += filter(_is_warm, rules)
     return [value for value in values if isinstance(value, str)]
 
 
 def _replaced(
     options: Mapping[str, object], value_of: Callable[[str, str], str]
 ) -> Mapping[str, object]:
-    """Return options with `value_of(parameter, text of the tenant or limit)` for each parameter."""
+    """Return options with `value_of(parameter, text with the parameter)` for each parameter."""
 
     def replaced(text: str) -> str:
         for name in _PARAMETER.findall(text):
@@ -107,8 +117,11 @@ def _replaced(
     filled = dict(options)
     tenant = options.get("tenant")
     limits = options.get("limits")
+    rules = options.get("prefer")
     if isinstance(tenant, str):
         filled["tenant"] = replaced(tenant)
+    if isinstance(rules, list | tuple):
+        filled["prefer"] = [replaced(rule) if _is_warm(rule) else rule for rule in rules]
     if not isinstance(limits, Mapping | list | tuple):
         return filled
     if not all(isinstance(name, str) for name in limits):

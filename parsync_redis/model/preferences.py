@@ -1,6 +1,6 @@
 """The option `prefer`: soft rules, in order, by which a task's nodes are ranked.
 
-    prefer=zone:a,pack=gpu,score
+    prefer=warm=llama,zone:a,pack=gpu,score
 
 The first rule outweighs all later rules together. A rule puts each node into a bucket, 0 the best;
 nodes of one bucket are equal, and the next rule decides among them (placement/preferences/). A
@@ -15,8 +15,9 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from ..errors import InvalidInput
+from .account import KEY_MARK, Account
 from .condition import OPERATORS, conditions_of, is_condition, read_condition
-from .ids import check_name, close_to, shown
+from .ids import check_name, close_to, is_name, shown
 
 MAX_PREFERENCES: Final = 6
 """The maximum number of rules of one task."""
@@ -29,12 +30,16 @@ RULE_WORDS: Final[Mapping[str, str]] = {
     "cheap": "",
     "fresh": "",
     "score": "",
+    "warm": "key",
 }
 """Each rule, and what its argument is: a noun of `check_name`; '' for a rule without one."""
 
 _RANKED_VALUES: Final = re.compile(r"[\w./-]{1,63}=\d(?:\|[\w./-]{1,63}=\d)*", re.ASCII)
-_TEXT: Final = re.compile(r"[\w.:=|!<>*/%-]+(?:,[\w.:=|!<>*/%-]+)*", re.ASCII)
+_TEXT: Final = re.compile(r"[\w.:=|!<>*/%@+-]+(?:,[\w.:=|!<>*/%@+-]+)*", re.ASCII)
 """The text of preferences; lua/lib/task/line_check.lua has the same pattern."""
+_NO_KEY: Final = re.compile(r"[^A-Za-z0-9_.:@+/-]")
+_WARM: Final = re.compile(r"(?<![^,])warm(?:=([^,]*))?(?![^,])")
+"""The rule `warm` in the text of preferences, and its key."""
 
 
 class SoftRule(NamedTuple):
@@ -52,7 +57,34 @@ class SoftRule(NamedTuple):
 
 def are_preferences(text: str) -> bool:
     """Return whether a text may stand behind `prefer=` in a kind."""
-    return _TEXT.fullmatch(text) is not None
+    if _TEXT.fullmatch(text) is None:
+        return False
+    keys = [warm[1] for warm in _WARM.finditer(text) if warm[1] is not None]
+    return len(keys) <= 1 and all(is_name("key", key) for key in keys)
+
+
+def key_of(name: str) -> str:
+    """Return the key that `warm` without a key stands for, from the name of the task.
+
+    Characters that no key has become `-`. A name that is too long, or does not begin with a letter
+    or a digit, becomes `x` and its last 127 characters.
+    """
+    key = _NO_KEY.sub("-", name)
+    return key if is_name("key", key) else f"x{key[-127:]}"
+
+
+def with_key(text: str, name: str) -> str:
+    """Return the text of preferences with the key of `warm`. name: of the task."""
+    if "warm" not in text:
+        return text
+    return _WARM.sub(lambda warm: warm[0] if warm[1] else f"warm={key_of(name)}", text)
+
+
+@lru_cache(maxsize=4096)
+def key_accounts(text: str) -> tuple[Account, ...]:
+    """Return the account of the key in the text of preferences: `~llama`; none without `warm`."""
+    keys = [rule.argument for rule in preferences_of(text) if rule.rule == "warm"]
+    return tuple(Account(KEY_MARK + key) for key in keys)
 
 
 def preferences_text(preferences: Sequence[object]) -> str:
@@ -69,6 +101,8 @@ def preferences_text(preferences: Sequence[object]) -> str:
     for word in words:
         if words.count(word) > 1:
             raise InvalidInput(f"preference {shown(word)} is given twice: each may come once")
+    if sum(word.partition("=")[0] == "warm" for word in words) > 1:
+        raise InvalidInput("a task has one preference warm, because it has one key")
     return ",".join(words)
 
 
@@ -80,13 +114,14 @@ def preferences_of(text: str) -> tuple[SoftRule, ...]:
 
 def _read(word: str) -> SoftRule | None:
     """Return a rule by its text; None if this version does not know the rule."""
-    name, colon, condition = word.partition(":")
-    if colon:
-        if is_condition(condition):
-            return SoftRule("label", name, condition)
-        return SoftRule("ranks", name, condition) if _RANKED_VALUES.fullmatch(condition) else None
-    rule, _, argument = word.partition("=")
-    return SoftRule(rule, argument) if rule in RULE_WORDS else None
+    name, _, argument = word.partition("=")
+    if ":" not in name:
+        is_rule = name in RULE_WORDS and (argument or name != "warm")
+        return SoftRule(name, argument) if is_rule else None
+    name, _, condition = word.partition(":")
+    if is_condition(condition):
+        return SoftRule("label", name, condition)
+    return SoftRule("ranks", name, condition) if _RANKED_VALUES.fullmatch(condition) else None
 
 
 def _words_of(preference: object) -> list[str]:

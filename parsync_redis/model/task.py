@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from .kind import Kind
 from .options import DEFAULT_OPTIONS, TaskOptions
+from .preferences import with_key
 
 
 class TaskState(StrEnum):
@@ -131,7 +132,7 @@ class Submission(NamedTuple):
             options.strategy,
             options.tenant,
             options.limits,
-            options.prefer,
+            with_key(options.prefer, self.name),
         )
 
 

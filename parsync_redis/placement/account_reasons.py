@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ..model.account import TENANT_MARK
+from ..model.account import KEY_MARK, TENANT_MARK
 from ..model.account_line import UNREAD_CEILING, AccountLine, Ceiling
 from ..model.amount import THOUSANDTHS, shown_amount
 from ..model.human import age_text
@@ -66,7 +66,8 @@ def find_block(
     blocks = [
         block
         for account, units in kind.accounts
-        if (
+        if not account.startswith(KEY_MARK)
+        and (
             block := _block(
                 account,
                 _asked(kind, account, units),

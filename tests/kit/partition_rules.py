@@ -54,6 +54,8 @@ NEEDS = st.sampled_from(
         {"limits": "x"},
         {"limits": "x,y:1*2", "tenant": "a"},
         {"limits": "z"},
+        {"prefer": ["warm:m"]},
+        {"prefer": ["warm", "pack"], "limits": "x", "tenant": "a"},
     ]
 )
 

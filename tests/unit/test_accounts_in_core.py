@@ -11,6 +11,7 @@ from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.full_accounts import KINDS_AT_ONCE, LOOKS_AT_ONCE, MARKS_AT_ONCE
 from parsync_redis.scheduler.core.queue import QueueCopy
 from parsync_redis.scheduler.core.view import View
+from parsync_redis.scheduler.core.warm_sets import WarmSets
 from tests.kit.core_rig import Queue, make, marks, node, reasons, see, takes
 
 STRIPE = "work slots=1 under=stripe"
@@ -59,7 +60,7 @@ def written(core: Core) -> dict[str, str]:
 def test_a_kind_has_the_room_of_its_fullest_account(
     kind: str, lines: dict[str, str], tasks: float
 ) -> None:
-    accounts = AccountsCopy(1)
+    accounts = AccountsCopy(1, WarmSets())
     for account, line in lines.items():
         accounts.set(0, account, line)
     assert accounts.room(asks_of(Kind.of(kind)), 0).tasks == tasks
@@ -80,7 +81,7 @@ def test_a_kind_has_the_room_of_its_fullest_account(
 def test_a_rate_has_the_tokens_of_its_burst(
     line: str, units: int, tasks: float, due_ms: float
 ) -> None:
-    accounts = AccountsCopy(1)
+    accounts = AccountsCopy(1, WarmSets())
     accounts.set(0, "stripe", line)
     accounts.on_time(0, 1000)
     limit = "stripe" if units == 1 else f"stripe*{units}"
@@ -89,7 +90,7 @@ def test_a_rate_has_the_tokens_of_its_burst(
 
 
 def test_a_tenant_holds_what_its_lines_of_all_shards_say_and_what_is_reserved() -> None:
-    accounts = AccountsCopy(2)
+    accounts = AccountsCopy(2, WarmSets())
     asks = asks_of(Kind.of("work slots=2 for=a/b"))
     accounts.set(0, "@a/b", "n=1 slots=3 gpu=1 of -")
     accounts.set(1, "@a/b", "n=1 slots=4 of slots=9")

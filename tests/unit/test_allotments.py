@@ -5,6 +5,7 @@ from parsync_redis.model.allotment import ShardPart, divided_ceiling, equal_part
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.policy import UNBOUNDED
 from parsync_redis.scheduler.core.accounts import AccountsCopy, asks_of
+from parsync_redis.scheduler.core.warm_sets import WarmSets
 from parsync_redis.scheduler.leader.allotments import OWN_TIME_PASSES, WANTS_PASSES, Sharing
 
 WHOLE = {"units": 5000}
@@ -66,7 +67,7 @@ def test_a_ceiling_says_among_how_many_shards_it_is_divided():
 
 
 def test_a_scheduler_asks_a_shard_without_room_once_so_that_the_leader_hears_of_it():
-    accounts = AccountsCopy(2)
+    accounts = AccountsCopy(2, WarmSets())
     asks = asks_of(Kind.of("work slots=1 under=x"))
     accounts.set(0, "x", "n=0 of units=0 shards=2")
     assert accounts.room(asks, 0).tasks == 1

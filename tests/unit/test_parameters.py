@@ -29,6 +29,8 @@ def test_parameters_are_filled_from_arguments_by_name_and_by_position() -> None:
     assert units.limits == "customer:7*2", "two limits that become one have the larger units"
     pair = filled({"limits": ["customer:{a}", "customer:{b}"]}, a=7, b=7)
     assert pair.limits == "customer:7"
+    warm = filled({"prefer": ["zone=a", "warm:{model}/v{n}"]}, model="llama:7b", n=2)
+    assert warm.prefer == "zone:a,warm=llama:7b/v2"
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,18 @@ def test_parameters_are_filled_from_arguments_by_name_and_by_position() -> None:
         ({"limits": ["c:{id}"]}, {"id": "7*9"}, "limit 'c:7*9' is not valid: it must be 1 to 128"),
         ({"limits": ["c:{id}"]}, {"id": "7,x"}, "limit 'c:7,x' is not valid: it must be 1 to 128"),
         ({"limits": ["c:{id}"]}, {"id": "a b"}, "limit 'c:a b' is not valid: it must be 1 to 128"),
+        (
+            {"prefer": ["warm:{id}"]},
+            {},
+            "'warm:{id}' of task work needs the argument id, which the call does not give",
+        ),
+        (
+            {"prefer": ["warm:{id}"]},
+            {"id": 1.5},
+            "'warm:{id}' of task work cannot have id=1.5: it must be text or a whole number",
+        ),
+        ({"prefer": ["warm:{id}"]}, {"id": "a b"}, "key 'a b' is not valid: it must be 1 to 128"),
+        ({"prefer": ["warm:{id}"]}, {"id": "-a"}, "key '-a' is not valid: it must be 1 to 128"),
         ({"tenant": "{id}"}, {"id": "Anna"}, "tenant='Anna' is not valid: it must be up to three"),
         ({"tenant": "a/{id}"}, {"id": "../b"}, "tenant='a/../b' is not valid: it must be up to"),
     ],
@@ -94,6 +108,8 @@ def test_a_parameter_is_a_plain_name(name: str) -> None:
 def test_a_plan_leaves_out_what_needs_an_argument() -> None:
     assert without_parameters(OPTIONS) == {"limits": ["stripe"]}
     assert without_parameters({"limits": {"c:{id}": 1, "a": 2}}) == {"limits": {"a": 2}}
+    warm = without_parameters({"prefer": ["warm:{model}", "pack", {"zone": "a"}]})
+    assert warm == {"prefer": ["pack", {"zone": "a"}]}
     assert without_parameters({"slots": 2}) == {"slots": 2}
 
 

@@ -1,5 +1,6 @@
 """The option `prefer`: its text, and the buckets into which each rule puts nodes."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from parsync_redis.placement.preferences.preference import (
 
 TEXTS: list[tuple[list[Any], str]] = [
     (["pack"], "pack"),
+    (["warm:llama:7b/q4@x+y-z_.1", "pack"], "warm=llama:7b/q4@x+y-z_.1,pack"),
     (["pack:gpu", "spread:zone", "spread"], "pack=gpu,spread=zone,spread"),
     (["zone=a", "score", "fresh", "cheap"], "zone:a,score,fresh,cheap"),
     (["zone!=a", "vram_gb>=24"], "zone:!a,vram_gb:>=24"),
@@ -53,6 +55,15 @@ def test_a_rule_that_this_version_does_not_know_is_passed_over() -> None:
         (["pack", "pack"], "is given twice"),
         (["a=1", "b=1", "c=1", "d=1", "e=1", "f=1", "g=1"], "a task has 6 at most"),
         (["score:x"], "score has no argument"),
+        (
+            ["warm:"],
+            "key '' is not valid: it must be 1 to 128 letters, digits or _.:@+/-, a letter",
+        ),
+        (["warm:a b"], "key 'a b' is not valid"),
+        (["warm:-a"], "key '-a' is not valid"),
+        (["warm:" + "a" * 129], "is not valid: it must be 1 to 128"),
+        (["warm:a=b"], "key 'a=b' is not valid"),
+        (["warm:a", "warm"], "a task has one preference warm, because it has one key"),
         (["pack:GPU"], "resource name 'GPU' is not valid"),
         ([" "], "it must be a rule"),
         ([{"zone": {"a": 10}}], "a whole number from 0, the best, to 9"),
@@ -65,7 +76,7 @@ def test_a_rule_that_this_version_does_not_know_is_passed_over() -> None:
 def test_a_preference_that_is_wrong_is_refused_with_what_would_be_right(
     preferences: Any, why: str
 ) -> None:
-    with pytest.raises(InvalidInput, match=why.replace("?", r"\?")):
+    with pytest.raises(InvalidInput, match=re.escape(why)):
         TaskOptions.of({"prefer": preferences})
 
 

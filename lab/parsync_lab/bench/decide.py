@@ -36,6 +36,9 @@ DECISION_STEPS: Final = (
 )
 """The rules that a decision applies."""
 
+WISHES: Final = "warm=llama,zone:a,pack,score"
+"""The preferences of the kinds with wishes, as the text of a kind has them."""
+
 
 def offer_of(number: int) -> Resources:
     """Return the offer of node `number`.
@@ -137,16 +140,19 @@ def run_decide(
     decider = Decider(slots)
     numbers = iter(range(1, 10**9))
 
-    def kinds(count: int) -> list[Kind]:
+    def kinds(count: int, prefer: str = "") -> list[Kind]:
         return [
-            Kind("work", needs_of(number).text)
+            Kind("work", needs_of(number).text, prefer=prefer)
             for number, _ in zip(numbers, range(count), strict=False)
         ]
 
     known_kinds = kinds(1)
+    known_with_wishes = kinds(1, WISHES)
     cases: dict[str, tuple[int, Iterator[list[Kind]]]] = {
         "one task, new kind": (1, iter(lambda: kinds(1), None)),
         "one task, known kind": (1, iter(lambda: known_kinds, None)),
+        "one task, new kind with wishes": (1, iter(lambda: kinds(1, WISHES), None)),
+        "one task, known kind with wishes": (1, iter(lambda: known_with_wishes, None)),
         f"{batch} tasks of one new kind": (batch, iter(lambda: kinds(1), None)),
         f"{batch} tasks of 50 new kinds in turn": (batch // 50, iter(lambda: kinds(50), None)),
     }
@@ -166,5 +172,6 @@ def run_decide(
         "nodes": slots // SLOTS_OF_NODE,
         "partitions": DECIDER_PARTITIONS,
         "rules": DECISION_STEPS,
+        "wishes": WISHES.split(","),
         "ms": ms_by_case,
     }

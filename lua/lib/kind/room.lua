@@ -71,7 +71,7 @@ local function room_of(kind, limit)
     local share = shares[i]
     local account = account_of(share.name)
     local is_judged = account.allowed or account.is_unread or share.asked.units
-    if is_judged then -- a tenant without a ceiling has room
+    if is_judged and not share.is_open then -- a tenant without a ceiling has room
       check_holders(share.name)
       if account.is_doubtful then
         touch_account(share.name)

@@ -3,8 +3,13 @@
 -- kept. Nobody changes a share.
 local NOT_COUNTED = ' next units shards rate burst '
 local ASKED = {} -- name, needs and strategy of a kind -> {name of an amount -> number}
-local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds}, ...}
+local SHARES = {} -- kind -> a list of shares, tables with the fields below
 local UNIT = {units = 1}
+
+-- The fields of a share:
+--   name: of the account
+--   asked: what one task holds
+--   is_open: whether the account has no ceiling, that of a key; else nil
 
 -- split_last: return a text without its last word, and what the word has behind `mark`, ' under=';
 -- or the text alone, if its last word does not begin so.
@@ -76,6 +81,15 @@ local function add_limits(shares, limits)
   end
 end
 
+-- add_key: add the share of the key of the rule `warm`, if a kind has the rule.
+local function add_key(shares, kind)
+  local _, _, _, prefer = split_kind(kind)
+  local key = string.match(',' .. (prefer or ''), ',warm=([^,]+)')
+  if key then
+    shares[#shares + 1] = {name = '~' .. key, asked = UNIT, is_open = true}
+  end
+end
+
 -- shares_of: return which accounts a task of a kind counts to, tenants from the root down, and what
 -- the task holds of each.
 local function shares_of(kind)
@@ -95,6 +109,9 @@ local function shares_of(kind)
     add_limits(shares, limits)
   elseif limits then
     shares[#shares + 1] = {name = limits, asked = UNIT}
+  end
+  if string.find(kind, 'warm=', 1, true) then
+    add_key(shares, kind)
   end
   return shares
 end

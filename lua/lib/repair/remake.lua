@@ -76,17 +76,24 @@ local function units_of(name, id)
 end
 
 -- accounts_text: return the words of a kind about the accounts that have a task among their
--- holders, also if the line of the account is damaged: ' for=TENANT under=LIMITS'; '' for none.
+-- holders, also if the line of the account is damaged: ' prefer=warm=KEY for=TENANT under=LIMITS';
+-- '' for none.
 local function accounts_text(id)
   local lines = redis.pcall('HGETALL', KEY.accounts)
   local tenant = ''
+  local key = ''
   local limits = {}
   for i = 1, #lines, 2 do
     local name = lines[i]
-    if is_listed(id, name) and string.byte(name) ~= 64 then
-      limits[#limits + 1] = name
-    elseif #name > #tenant and is_listed(id, name) then
-      tenant = name
+    local mark = string.byte(name)
+    if is_listed(id, name) then
+      if mark == 126 then -- '~'
+        key = name
+      elseif mark ~= 64 then -- '@'
+        limits[#limits + 1] = name
+      elseif #name > #tenant then
+        tenant = name
+      end
     end
   end
   table.sort(limits)
@@ -94,7 +101,8 @@ local function accounts_text(id)
     local units = units_of(name, id)
     limits[i] = units > 1 and string.format('%s*%d', name, units) or name
   end
-  return (tenant ~= '' and ' for=' .. string.sub(tenant, 2) or '')
+  return (key ~= '' and ' prefer=warm=' .. string.sub(key, 2) or '')
+    .. (tenant ~= '' and ' for=' .. string.sub(tenant, 2) or '')
     .. (#limits > 0 and ' under=' .. table.concat(limits, ',') or '')
 end
 

@@ -118,15 +118,20 @@ local function attempt_of(run)
   return #run <= 140000 and string.match(run, '^%S+ (%S+)') or nil
 end
 
--- has_accounts: return whether a kind, or a line that ends in a kind, may name a tenant or limits:
--- shares_of says which. No line is longer than 20,000 bytes. The words for= and under= are the last
--- of a kind, and no tenant or limit has a '=' (61): a kind that ends in 's=1' has no accounts. To
--- search for a space takes longer.
+-- has_accounts: return whether a kind, or a line that ends in a kind, may name a tenant, limits or
+-- the key of `warm`: shares_of says which. No line is longer than 20,000 bytes. The words for= and
+-- under= are the last of a kind, and no tenant or limit has a '=' (61): a kind that ends in 's=1'
+-- has neither, and if a space (32) is before its last word of seven bytes, it has no key. To search
+-- for a space takes longer.
 local function has_accounts(kind)
-  local before, sign = string.byte(kind, -3, -2)
+  local space, _, _, _, _, before, sign = string.byte(kind, -8, -2)
   if sign == 61 and before ~= 114 then -- 'r', the end of for= and under=
-    return false
+    return space ~= 32 and #kind <= 20000 and string.find(kind, 'warm=', 1, true)
   end
   return #kind <= 20000
-    and (string.find(kind, 'for=', 1, true) or string.find(kind, 'under=', 1, true))
+    and (
+      string.find(kind, 'for=', 1, true)
+      or string.find(kind, 'under=', 1, true)
+      or string.find(kind, 'warm=', 1, true)
+    )
 end

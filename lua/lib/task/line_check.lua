@@ -40,10 +40,16 @@ local function are_accounts(kind)
 end
 
 -- are_preferences: return whether the preferences of a kind are well formed; see
--- parsync_redis/model/preferences.py. Schedulers pass over rules that they do not know.
+-- parsync_redis/model/preferences.py. Schedulers pass over rules that they do not know. The key of
+-- `warm` is the name of an account.
 local function are_preferences(prefer)
-  return string.find(prefer, '^[%w_.:=|!<>*/%%,-]+$')
-    and not string.find(',' .. prefer .. ',', ',,', 1, true)
+  local rules = ',' .. prefer .. ','
+  local key, behind = string.match(rules, ',warm=([^,]*)(.*)$')
+  local is_key = not key or #key <= 128 and string.find(key, '^%w[%w_.:@+/-]*$')
+  return string.find(prefer, '^[%w_.:=|!<>*/%%@,+-]+$')
+    and not string.find(rules, ',,', 1, true)
+    and is_key
+    and not string.find(behind or '', ',warm=', 1, true)
 end
 
 -- split_counted: return the name, the needs and the limits of a sound kind whose tasks need slots

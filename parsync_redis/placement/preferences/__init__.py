@@ -16,6 +16,7 @@ from .marks import (
 )
 from .preference import Preference
 from .rooms import PackPreference, SpreadPreference
+from .warm import WarmPreference
 
 _WORDS: Final[Mapping[str, Callable[[str], Preference]]] = {
     "pack": PackPreference,
@@ -23,6 +24,7 @@ _WORDS: Final[Mapping[str, Callable[[str], Preference]]] = {
     "cheap": lambda _: CheapPreference(),
     "fresh": lambda _: FreshPreference(),
     "score": lambda _: ScorePreference(),
+    "warm": WarmPreference,
 }
 """The classes of RULE_WORDS (model/preferences.py), made with the argument."""
 

@@ -8,13 +8,12 @@ nothing to later rules, and all schedulers would choose the same node.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from ...model.amount import THOUSANDTHS
 from ...model.needs import Resources
@@ -22,9 +21,7 @@ from ..columns import Columns
 from ..strategy import Floats, Ints
 
 if TYPE_CHECKING:
-    from .warm import Ring
-
-Hashes = npt.NDArray[np.uint64]
+    from .warm import WarmSet
 
 MAX_BUCKET: Final = 63
 """The largest number of a bucket; a larger number counts as this one."""
@@ -40,13 +37,14 @@ class ClusterNow:
     score_bounds: the scores that part the nodes into fifths, ascending.
     scarce: the resources and kinds of devices that fewer than half of the nodes declare.
     used_by: returns for a label by value the part of the nodes' slots that is in use, 0.0 to 1.0.
-    ring: returns the ring of a key (warm.py) for tasks of the needs in question.
+    warm_set: returns the warm set of a key (warm.py) for tasks of the needs in question; None if it
+        is not known.
     """
 
     score_bounds: Floats = field(default_factory=lambda: np.zeros(0))
     scarce: frozenset[str] = frozenset()
     used_by: Callable[[str], Mapping[str, float]] = lambda _: {}
-    ring: Callable[[str], Ring] | None = None
+    warm_set: Callable[[str], WarmSet | None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class NodesNow:
     left: by resource, what is free, in thousandths.
     scores: of the nodes.
     place_in_turn: how many partitions were read after this partition.
-    hashes: of the names of the nodes.
+    partition: its number.
     """
 
     columns: Columns
@@ -68,7 +66,7 @@ class NodesNow:
     scores: Floats
     cluster: ClusterNow
     place_in_turn: int = 0
-    hashes: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    partition: int = 0
 
     def everyone(self) -> Ints:
         """Return bucket 0 for each node, a new array for each call."""
@@ -130,6 +128,10 @@ class Preference(ABC):
     name: str
     lasts: Lasts = Lasts.OFFERS
     reads_needs: bool = False
+
+    def state(self, cluster: ClusterNow) -> Hashable:
+        """Return what else the buckets depend on, of the facts of all nodes together."""
+        return None
 
     @abstractmethod
     def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:

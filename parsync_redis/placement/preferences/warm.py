@@ -9,15 +9,20 @@ reports what is warm: every scheduler computes the same set from the same accoun
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from ...model.needs import Resources
-from ..strategy import Ints
-from .preference import MAX_BUCKET, QUARTERS, Hashes, Lasts, NodesNow, Preference
+from ..columns import Columns, Mask
+from ..strategy import Floats, Ints
+from .preference import MAX_BUCKET, QUARTERS, ClusterNow, Lasts, NodesNow, Preference
 from .rooms import SpreadPreference
+
+Hashes = npt.NDArray[np.uint64]
 
 FILLED: Final = 0.7
 """The part of the slots of a warm set that its tasks hold on average, so that peaks find a slot."""
@@ -25,55 +30,82 @@ FILLED: Final = 0.7
 _SPREAD: Final = SpreadPreference()
 
 
-def hash_of(text: str) -> int:
+@lru_cache(maxsize=65_536)
+def _hash_of(text: str) -> int:
     """Return a hash of 64 bits, the same in every process."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 def hashes_of(names: Iterable[str]) -> Hashes:
-    """Return the hash of each name."""
-    return np.array([hash_of(name) for name in names], dtype=np.uint64)
+    """Return the hash of each name of a node."""
+    return np.array([_hash_of(name) for name in names], dtype=np.uint64)
 
 
-def mix(hashes: Hashes, key: str) -> Hashes:
+def _mix(hashes: Hashes, key: str) -> Hashes:
     """Return a hash of each node with a key, from the hashes of the nodes.
 
     The mixer is the finalizer of splitmix64 (Steele, Lea and Flood 2014).
     """
-    mixed = hashes ^ np.uint64(hash_of(key))
+    mixed = hashes ^ np.uint64(_hash_of(key))
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     return np.asarray(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
-class Ring:
-    """The nodes that fit tasks of a key, in the order of the ring.
-
-    hashes: of each node with the key, ascending.
-    tasks: number of tasks that each node has slots for.
-    size: number of nodes of the warm set.
-    """
+class RingNodes:
+    """The nodes of one partition, for a ring. hashes: of their names. fitting: which nodes fit."""
 
     hashes: Hashes
-    tasks: Ints
-    size: int = 1
+    columns: Columns
+    fitting: Mask
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ring:
+    """The nodes that fit tasks of a key, in the order of a hash of key and node.
+
+    places: by partition, the place of each node, from 0; nodes that do not fit come last.
+    room: for how many tasks at a time the first 1, 2, ... nodes are.
+    """
+
+    places: Sequence[Ints]
+    room: Floats
 
     @classmethod
-    def of(cls, hashes: Sequence[Hashes], tasks: Sequence[Ints]) -> "Ring":
-        """Return the ring of the nodes of all partitions. hashes: with the key."""
-        together = np.concatenate(hashes) if hashes else np.zeros(0, dtype=np.uint64)
-        order = np.argsort(together)
-        return cls(together[order], np.concatenate(tasks)[order] if tasks else np.zeros(0, int))
+    def of(cls, key: str, needs: Resources, partitions: Sequence[RingNodes]) -> "Ring":
+        """Return the ring of a key. partitions: by their numbers."""
+        hashes = np.concatenate([_mix(nodes.hashes, key) for nodes in partitions])
+        tasks = np.concatenate([_tasks(nodes.columns, needs) for nodes in partitions])
+        fitting = np.concatenate([nodes.fitting for nodes in partitions]).nonzero()[0]
+        order = fitting[np.argsort(hashes[fitting])]
+        places = np.full(len(hashes), len(hashes), dtype=np.int64)
+        places[order] = np.arange(len(order))
+        ends = np.cumsum([nodes.columns.size for nodes in partitions])
+        return cls(np.split(places, ends[:-1]), np.cumsum(tasks[order]) * FILLED)
 
     def size_for(self, tasks: float) -> int:
         """Return how many nodes so many tasks at a time need, at least 1."""
-        room = np.cumsum(self.tasks) * FILLED
-        return max(1, min(int(np.searchsorted(room, tasks)) + 1, len(room)))
+        return max(1, min(int(np.searchsorted(self.room, tasks)) + 1, len(self.room)))
 
-    def places(self, hashes: Hashes) -> Ints:
-        """Return the place of nodes in the ring, from 0, by their hashes with the key."""
-        return np.searchsorted(self.hashes, hashes).astype(np.int64)
+
+def _tasks(columns: Columns, needs: Resources) -> Ints:
+    """Return how many tasks of these needs fit on each empty node, at least 1."""
+    tasks = columns.slots // needs.slots
+    for name, amount in needs.amounts:
+        total = columns.total(name)
+        if amount:
+            tasks = np.where(total > 0, np.minimum(tasks, total // amount), tasks)
+    return np.maximum(tasks, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class WarmSet:
+    """The first nodes of a ring. size: their number. number: other rings have other numbers."""
+
+    ring: Ring
+    size: int
+    number: int = 0
 
 
 class WarmPreference(Preference):
@@ -82,24 +114,32 @@ class WarmPreference(Preference):
     Behind the warm set come the other nodes in the order of the ring.
     """
 
-    lasts = Lasts.MOMENT
+    lasts = Lasts.FREE
+    reads_needs = True
 
     def __init__(self, key: str) -> None:
         """key: what is loaded, the name of a model for example."""
         self.name = f"warm:{key}"
         self._key = key
 
+    def state(self, cluster: ClusterNow) -> str:
+        """Return the number of the ring, and the size of the warm set."""
+        warm_set = cluster.warm_set(self._key)
+        return f"{warm_set.number} {warm_set.size}" if warm_set else ""
+
     def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:
         """Return the quarter in use for the warm set, else how far along the ring a node is."""
-        if nodes.cluster.ring is None:
+        warm_set = nodes.cluster.warm_set(self._key)
+        if warm_set is None:
             return nodes.everyone()
-        ring = nodes.cluster.ring(self._key)
-        beyond = ring.places(mix(nodes.hashes, self._key)) - ring.size
+        beyond = warm_set.ring.places[nodes.partition] - warm_set.size
         in_use = _SPREAD.buckets(nodes, needs)
         return np.where(beyond < 0, in_use, np.minimum(QUARTERS + beyond, MAX_BUCKET))
 
     def sentence(self, bucket: int) -> str:
         """Say where in the ring a node is."""
-        if bucket < QUARTERS:
-            return f"in the warm set of {self.name.partition(':')[2]}"
-        return f"{bucket - QUARTERS + 1} behind the warm set"
+        key = self.name.partition(":")[2]
+        if bucket >= QUARTERS:
+            more = " or more" if bucket == MAX_BUCKET else ""
+            return f"{bucket - QUARTERS + 1}{more} behind the warm set of {key}"
+        return f"in the warm set of {key}, {_SPREAD.sentence(bucket)}"

@@ -10,7 +10,7 @@ from functools import lru_cache
 from math import inf
 from typing import Final, NamedTuple
 
-from ...model.account import ACCOUNT_WORDS, TENANT_MARK, pattern_of
+from ...model.account import ACCOUNT_WORDS, KEY_MARK, TENANT_MARK, pattern_of
 from ...model.account_line import UNREAD_CEILING, AccountLine, Ceiling
 from ...model.amount import THOUSANDTHS
 from ...model.apart import undeclared
@@ -18,6 +18,7 @@ from ...model.kind import Kind
 from ...model.needs import Resources, parse_needs
 from ...model.policy import parent_of
 from ...placement.account_reasons import find_block
+from .warm_sets import WarmSets
 
 UNITS: Final = "units"
 """The amount of a limit."""
@@ -80,20 +81,23 @@ def amounts_of(needs: Resources) -> AccountAmounts:
 
 
 def asks_of(kind: Kind) -> tuple[Ask, ...]:
-    """Return what a task of a kind holds of its accounts."""
+    """Return what a task of a kind holds of its accounts that may have a ceiling."""
     if not kind.tenant and not kind.limits:
         return ()
     amounts = amounts_of(parse_needs(kind.needs)) if kind.tenant else NO_AMOUNTS
     return tuple(
         Ask(name, amounts if name.startswith(TENANT_MARK) else {UNITS: units * THOUSANDTHS})
         for name, units in kind.accounts
+        if not name.startswith(KEY_MARK)
     )
 
 
 class AccountsCopy:
     """What accounts hold, as far as this scheduler knows. An account without a line has room."""
 
-    def __init__(self, shards: int) -> None:
+    def __init__(self, shards: int, warm_sets: WarmSets) -> None:
+        """warm_sets: take in the lines of keys, whose accounts have no ceilings."""
+        self._warm_sets = warm_sets
         # by shard and account, what its holders hold, and its ceiling
         self._lines: list[dict[str, tuple[AccountLine, str]]] = [{} for _ in range(shards)]
         self._reserved: list[dict[str, dict[str, int]]] = [{} for _ in range(shards)]
@@ -104,6 +108,9 @@ class AccountsCopy:
 
     def set(self, shard: int, account: str, text: str) -> None:
         """Take in the line of an account in a shard; '' if nothing is known."""
+        if account.startswith(KEY_MARK):
+            self._warm_sets.on_line(shard, account.removeprefix(KEY_MARK), text)
+            return
         before, _ = self._lines[shard].pop(account, NO_LINE)
         line = AccountLine.of(text)
         if text:
@@ -128,6 +135,7 @@ class AccountsCopy:
         """Forget a shard; return the accounts that had a line or a reservation there."""
         accounts = [*{**self._lines[shard], **self._reserved[shard]}]
         self.settle(shard)
+        self._warm_sets.clear_shard(shard)
         self._now_ms[shard] = 0.0
         for account in accounts:
             self.set(shard, account, "")
@@ -135,6 +143,7 @@ class AccountsCopy:
 
     def on_time(self, shard: int, now_ms: float) -> None:
         """Note the time of the server of a shard."""
+        self._warm_sets.on_time(now_ms)
         self._now_ms[shard] = max(self._now_ms[shard], now_ms)
 
     def reserve(self, shard: int, asks: Iterable[Ask], tasks: int) -> None:

@@ -14,6 +14,7 @@ from ...model.node import Node
 from ...model.options import ONE_SLOT
 from ...placement.columns import Columns, Mask
 from ...placement.fits import fitting
+from ...placement.preferences.warm import Hashes, hashes_of
 from ...placement.rules import PLACEMENT_RULES
 from ...placement.strategy import Floats, Ints
 from .free_amounts import AmountsLeft, AmountsReader
@@ -126,6 +127,11 @@ class Offers:
     def looks_ahead(self, needs: Resources, knowers: Knowers) -> bool:
         """Return True if a node with waiting seats fits when it is empty."""
         return bool((self.fitting(needs, knowers) & self._looks_ahead).any())
+
+    @cached_property
+    def hashes(self) -> Hashes:
+        """The hashes of the names of the nodes, for rings."""
+        return hashes_of(node.name for node in self.nodes)
 
     @cached_property
     def totals(self) -> Mapping[str, int]:

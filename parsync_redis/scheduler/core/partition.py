@@ -362,6 +362,7 @@ class PartitionCopy:
         return self._ranks.of(
             rules,
             needs,
+            cluster,
             lambda: NodesNow(
                 offers.columns,
                 offers.index_of,
@@ -370,6 +371,7 @@ class PartitionCopy:
                 offers.scores,
                 cluster,
                 place_in_turn,
+                self.number,
             ),
         )
 

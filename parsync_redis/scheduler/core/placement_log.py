@@ -139,13 +139,14 @@ class Choices:
         scores = list[Floats]()
         ranks = list[Ints]()
         places = places_in_turn(self._view.partitions)
+        cluster = self._view.cluster_for(group.needs, group.knowers, group.prefer)
         for partition in self._view.partitions:
             offers = partition.offers
             counts += offers.census(group.needs, group.knowers)
             having = np.zeros(len(partition.nodes), dtype=bool)
             having[seats_for(group, partition).nodes] = True
             place = places[partition.number]
-            of_nodes = partition.ranks(rules, group.needs, self._view.cluster, place)
+            of_nodes = partition.ranks(rules, group.needs, cluster, place)
             if partition is copy:
                 having[offers.index_of(chosen.name)] = True
                 of_nodes = of_nodes.copy()

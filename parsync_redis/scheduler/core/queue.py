@@ -58,7 +58,7 @@ class QueueCopy:
         # groups that were never compared with the partitions
         self._fresh: dict[KindGroup, None] = {}
         self.blocked = BlockedGroups()
-        self.accounts = AccountsCopy(shards)
+        self.accounts = AccountsCopy(shards, view.warm_sets)
         self.full = FullAccounts(self.accounts)
         self.tree: Tree | None = None
         # number of waiting kinds with a tenant

@@ -4,7 +4,7 @@ The bucket of the first rule is the first digit of the rank, in base MAX_BUCKET 
 fit in 63 bits.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
 import numpy as np
@@ -12,7 +12,13 @@ import numpy as np
 from ...model.explanation import Ranked
 from ...model.needs import Resources
 from ...placement.columns import Mask
-from ...placement.preferences.preference import MAX_BUCKET, Lasts, NodesNow, Preference
+from ...placement.preferences.preference import (
+    MAX_BUCKET,
+    ClusterNow,
+    Lasts,
+    NodesNow,
+    Preference,
+)
 from ...placement.strategy import Ints
 from .offers import keep
 
@@ -29,7 +35,7 @@ class Ranks:
 
     def __init__(self) -> None:
         self._of_offers: dict[tuple[str, str], Ints] = {}
-        self._now: dict[tuple[str, ...], Ints] = {}
+        self._now: dict[tuple[Hashable, ...], Ints] = {}
 
     def on_free(self) -> None:
         """Forget what depends on what the nodes have left."""
@@ -41,13 +47,18 @@ class Ranks:
         self._now.clear()
 
     def of(
-        self, rules: Sequence[Preference], needs: Resources, read: Callable[[], NodesNow]
+        self,
+        rules: Sequence[Preference],
+        needs: Resources,
+        cluster: ClusterNow,
+        read: Callable[[], NodesNow],
     ) -> Ints:
         """Return the rank of each node for a task of these needs.
 
+        cluster: the facts of all nodes together.
         read: returns the facts that the rules need.
         """
-        key = (needs.text, *(rule.name for rule in rules))
+        key = (needs.text, *((rule.name, rule.state(cluster)) for rule in rules))
         ranks = self._now.get(key)
         if ranks is None:
             nodes = read()

@@ -120,7 +120,7 @@ class SeatFinder:
 
         places: by number of a partition, its place in the turn; 0 if missing.
         """
-        cluster = self._view.cluster
+        cluster = self._view.cluster_for(group.needs, group.knowers, group.prefer)
         is_plain = len(rules) == 1 and not not_asked(group.needs, cluster.scarce)
         ranked = list[Seats]()
         for partition in partitions:

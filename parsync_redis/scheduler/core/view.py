@@ -5,6 +5,7 @@ The view also has the facts that follow from all nodes together.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from ...placement.reasons import (
 from ...placement.strategy import SHARPNESS
 from .offers import Knowers
 from .partition import PartitionCopy
+from .warm_sets import WarmSets
 
 
 class View:
@@ -32,7 +34,7 @@ class View:
     A node's quality is its score among all nodes, in standard deviations from the mean.
 
     known: by digest, the task names it stands for.
-    cluster: what preferences read of all nodes together.
+    cluster: what preferences read of all nodes together, but for warm sets.
     """
 
     def __init__(self, partitions: int, sharpness: float = SHARPNESS) -> None:
@@ -43,6 +45,7 @@ class View:
         self._offers: dict[tuple[str, str], tuple[str, Resources]] = {}
         self._digests: frozenset[str] = frozenset()
         self.cluster = ClusterNow()
+        self.warm_sets = WarmSets()
         self._alive: set[str] = set()
 
     def set_names(self, digest: str, names: Collection[str]) -> None:
@@ -108,6 +111,13 @@ class View:
                     totals[value] = totals.get(value, 0) + int(total)
         return {value: 1 - free[value] / total for value, total in slots.items() if total}
 
+    def cluster_for(self, needs: Resources, knowers: Knowers, prefer: str) -> ClusterNow:
+        """Return what preferences of tasks of a group read of all nodes together."""
+        if "warm" not in prefer:
+            return self.cluster
+        warm_set = cache(lambda key: self.warm_sets.of(key, needs, knowers, self.partitions))
+        return replace(self.cluster, warm_set=warm_set)
+
     def rescale(self) -> None:
         """Compute the facts that depend on all nodes.
 
@@ -118,6 +128,7 @@ class View:
             digest for p in self.partitions for digest in p.offers.digests if digest
         )
         self._knowers.clear()
+        self.warm_sets.on_offers()
         self._find_offers()
         self._alive = {
             node.name for p in self.partitions for node in p.nodes if node.state != "down"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import floor
 from typing import Final
 
-from ...model.account import ACCOUNT_WORDS, pattern_of
+from ...model.account import ACCOUNT_WORDS, KEY_MARK, pattern_of
 from ...model.amount import THOUSANDTHS, amount_text, read_amount
 from ...model.apart import undeclared
 from ...model.kind import Kind
@@ -188,12 +188,16 @@ class Accounts:
         return self.lines.setdefault(account, KeptAccount())
 
     def room(self, kind: str, limit: int) -> int:
-        """Return how many tasks of a kind may be taken, `limit` at most.
+        """Return how many tasks of a kind may be taken, `limit` at most. Keys have no ceilings.
 
         With a limit of 0, the accounts without room for a task are marked as full.
         """
         tasks = max(1, limit)
-        rooms = [self._room_in(account, share, tasks) for account, share in shares_of(kind)]
+        rooms = [
+            self._room_in(account, share, tasks)
+            for account, share in shares_of(kind)
+            if not account.startswith(KEY_MARK)
+        ]
         return min([limit, *rooms])
 
     def _room_in(self, account: str, share: Mapping[str, int], limit: int) -> int:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from parsync_redis.model.kind import split_kind
+from parsync_redis.model.kind import Kind, split_kind
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.record import TaskLine, options_text, owner_of, read_run
 from parsync_redis.model.task import Submission
@@ -145,6 +145,52 @@ def test_a_kind_is_split_the_same(any_store: Store, kind: str) -> None:
     reply = script("kind/shares")(any_store.client, code, [kind])
     assert reply == [*split_kind(kind)]
     assert split_kind(kind).text == kind
+
+
+def test_a_kind_counts_to_the_same_accounts(any_store: Store) -> None:
+    """The scripts and Python find the same accounts in a kind, and no kind with some is missed."""
+    code = (
+        "local words = {has_accounts(ARGV[1]) and 'some' or ''}\n"
+        "for i, share in ipairs(shares_of(ARGV[1])) do\n"
+        "  words[i + 1] = string.format('%s*%d', share.name, share.asked.units or 1)\n"
+        "end\n"
+        "return words"
+    )
+    keys = st.sampled_from(["m", "llama:7b", "a/b@c+d", "s", "x" * 128])
+    rules = st.sampled_from(["pack=s", "zone:s=1", "zone:ots=1", "warm:m", "score", "spread"])
+
+    @given(
+        st.sampled_from(["work", "warm=x", "a,warm=b", "for=a"]),
+        st.sampled_from(["slots=1", "slots=12", "slots=2 gpu=1", "slots=1 warm:m"]),
+        st.lists(rules, max_size=2),
+        keys | st.none(),
+        st.lists(rules, max_size=2),
+        st.tuples(
+            st.sampled_from(["", "latency"]),
+            st.sampled_from(["", "acme", "acme/web"]),
+            st.sampled_from(["", "s", "stripe*2"]),
+        ),
+    )
+    @example("work", "slots=1", [], "m", ["zone:s=1"], ("", "", ""))
+    @example("work", "slots=1", [], "m", [], ("", "", ""))
+    def one(
+        name: str,
+        needs: str,
+        before: list[str],
+        key: str | None,
+        behind: list[str],
+        accounts: tuple[str, str, str],
+    ) -> None:
+        warm = [] if key is None else [f"warm={key}"]
+        kind = Kind(name, needs, *accounts, prefer=",".join([*before, *warm, *behind]))
+        expected = [f"{account}*{units}" for account, units in Kind.of(kind.text).accounts]
+        has_accounts, *shares = script("call/batch", "task/line", "kind/shares")(
+            any_store.client, code, [kind.text]
+        )
+        assert shares == expected
+        assert has_accounts or not expected
+
+    one()
 
 
 def test_a_run_is_the_same_for_the_scripts(any_store: Store) -> None:
