@@ -80,8 +80,9 @@ class Node:
     state: up, suspect, leaving or down.
     drain: 0; 1 while an operator drains the node; 2 when the deadline of the drain has passed.
     ahead: the number of open waiting seats behind the slots; None without such seats. A negative
-        number counts closed slots: the pool has lost processes, and tasks behind the slots use the
-        remaining ones.
+        number counts closed slots: the pool or the capacity has no room for them, or tasks behind
+        the slots use it.
+    capacity: the capacity as the record has it, '' if the node can give what it offers.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Node:
     score: float
     offer: Resources
     ahead: int | None = None
+    capacity: str = ""
 
     @property
     def has_waiting_seats(self) -> bool:
@@ -136,7 +138,8 @@ class Node:
         drain = int(fields["drain"])
         first = int(fields["first"])
         score = float(fields["score"])
-        return cls(name, fields["state"], inc, drain, first, span, score, offer, ahead)
+        capacity = fields.get("capacity", "")
+        return cls(name, fields["state"], inc, drain, first, span, score, offer, ahead, capacity)
 
 
 MAX_DEADLINE_S: Final = 1_000_000
