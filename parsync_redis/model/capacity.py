@@ -53,8 +53,8 @@ def read_capacity(text: str) -> dict[str, int]:
 def capacity_of(offer: Resources, given: Mapping[str, int]) -> tuple[str, list[str]]:
     """Return the capacity of a node as its record has it, and the names that are cut.
 
-    given: the amounts of a source. Those that the node offers less of, or not at all, are cut to the
-    offer. An amount of a kind of devices is given by the devices with the lowest indexes.
+    given: the amounts of a source. Those of which the node offers less, or nothing, are cut to the
+        offer. The devices with the lowest indexes give an amount of their kind.
     """
     offered = {SLOTS: offer.slots * THOUSANDTHS, **dict(offer.amounts)}
     devices = indexes_of(dict(offer.amounts))

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from ..errors import InvalidInput
+from .capacity import capacity_shown, source_fails
 from .ids import check_name, readable, shown
 from .needs import Resources, parse_resources
 from .place import Place
@@ -110,6 +111,15 @@ class Node:
     def shut_slots(self) -> int:
         """Return the number of the last slots that are closed."""
         return max(0, -(self.ahead or 0))
+
+    @property
+    def gives(self) -> str:
+        """Return what the node gives now, for people; '' if it gives what it offers."""
+        given = capacity_shown(self.offer, self.capacity)
+        parts = [f"gives {given} now"] if given else []
+        if source_fails(self.capacity):
+            parts.append("the source of its capacity fails")
+        return "; ".join(parts)
 
     @property
     def draining(self) -> bool:

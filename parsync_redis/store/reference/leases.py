@@ -17,7 +17,8 @@ class NodeRecord:
 
     first, span: its bits are first .. first + span - 1. moved: its counter. ahead: the number of
     its open waiting seats; None for a node without waiting seats; below 0, minus the number of its
-    shut slots. capacity: what it can give now, as its record has it. inbox: doorbells, the newest first.
+    shut slots. capacity: what it can give now, as its record has it. inbox: doorbells, the newest
+    first.
     """
 
     name: str

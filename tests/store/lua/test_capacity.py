@@ -1,5 +1,7 @@
 """The capacity of a node: what set_node shuts, what a claim gets, what is left; and repairs."""
 
+from typing import Any
+
 import pytest
 
 from parsync_redis.errors import BrokenContract
@@ -134,9 +136,10 @@ def test_a_source_that_fails_shuts_nothing(node: Driver):
 def test_the_events_say_when_a_node_shrank_and_when_it_grew(node: Driver):
     for capacity in ("slots=4", "slots=3", "slots=3?", "?", "mem=1", ""):
         give(node, capacity)
+    client: Any = node.store.client
     events = [
         (fields[b"event"], fields.get(b"why"))
-        for _, fields in node.store.client.xrange(node.store.keys.partition(0, "events"))
+        for _, fields in client.xrange(node.store.keys.partition(0, "events"))
         if fields[b"event"] in (b"shrank", b"grew")
     ]
     assert events == [
