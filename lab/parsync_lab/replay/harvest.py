@@ -11,16 +11,16 @@ from math import floor, inf
 from typing import Final
 
 from parsync_redis.model.needs import Resources
-from parsync_redis.model.options import ONE_SLOT
 from parsync_redis.model.place import Place
 from parsync_redis.store.store import Store
+from parsync_redis.worker.node.capacity import CAPACITY_INTERVAL_S, NodeCapacity
+from parsync_redis.worker.node.node import NodeSpec
+from parsync_redis.worker.node.runs import Run
 
 from .serving_trace import CpuTrace
 
-ASK_S: Final = 1.0
-"""A node asks for its capacity so often."""
 SHRINK_AFTER_S: Final = 10.0
-"""For so long a node may hold more runs than its capacity."""
+"""For so long a node may hold more runs than its capacity: its flag --parsync-shrink-after."""
 SHRUNK: Final = "its node has shrunk"
 
 
@@ -28,31 +28,26 @@ SHRUNK: Final = "its node has shrunk"
 class HarvestNode:
     """A node on a harvest machine.
 
-    capacity: what the node has told the store.
+    capacity: what the node has told the store, in slots.
     over_s: since when it holds more; inf if it does not.
-    runs: what runs on it, the newest last.
+    runs: what runs on it.
     """
 
-    name: str
     machine: CpuTrace
-    partition: int = 0
-    inc: int = 0
-    offer: Resources = ONE_SLOT
-    capacity: int = 0
+    spec: NodeSpec
+    partition: int
+    inc: int
+    capacity: int
     over_s: float = inf
-    runs: list[Place] = field(default_factory=list)
-
-    @property
-    def slots(self) -> int:
-        """The number of slots that the node declares."""
-        return max(self.machine.cpus)
+    runs: dict[Place, Run] = field(default_factory=dict)
 
     def next_s(self, now_s: float) -> float:
         """Return when the node asks and gets another answer, or recalls runs, at the earliest."""
         change_s = self.machine.next_s(now_s)
         if self.machine.at(now_s) != self.capacity:
             change_s = now_s
-        return min(floor(change_s / ASK_S + 1) * ASK_S, self.over_s + SHRINK_AFTER_S)
+        asks_s = floor(change_s / CAPACITY_INTERVAL_S + 1) * CAPACITY_INTERVAL_S
+        return min(asks_s, self.over_s + SHRINK_AFTER_S)
 
     def note_runs(self, now_s: float) -> None:
         """Note since when the node holds more runs than its capacity."""
@@ -70,58 +65,62 @@ class Harvest:
 
     def __init__(self, store: Store, machines: Mapping[str, CpuTrace]) -> None:
         """machines: by the name of the node."""
-        self.nodes = {name: HarvestNode(name, machine) for name, machine in machines.items()}
         self.beyond = 0
+        self.nodes = dict[str, HarvestNode]()
+        self._machines = machines
         self._store = store
-        self._asked_s = -ASK_S
+        self._asked_s = -inf
+
+    def slots(self, name: str) -> int:
+        """Return the number of slots that a node declares."""
+        return max(self._machines[name].cpus)
 
     def on_registered(self, name: str, partition: int, inc: int, offer: Resources) -> None:
-        """Note that a node is registered with all its slots."""
-        node = self.nodes[name]
-        node.partition = partition
-        node.inc = inc
-        node.offer = offer
-        node.capacity = node.slots
+        """Take a node that was registered with all its slots."""
+        capacity = NodeCapacity(lambda: "", SHRINK_AFTER_S)
+        spec = NodeSpec(name, offer, 1.0, capacity=capacity)
+        self.nodes[name] = HarvestNode(self._machines[name], spec, partition, inc, offer.slots)
 
     def next_s(self, now_s: float) -> float:
         """Return when something happens next at the earliest."""
         return min(node.next_s(now_s) for node in self.nodes.values())
 
     def follow(self, now_s: float) -> bool:
-        """Let each node ask, if a second is over; return whether a capacity has changed."""
-        if now_s < self._asked_s + ASK_S:
+        """Let each node ask, if it is time; return whether a capacity has changed."""
+        if now_s < self._asked_s + CAPACITY_INTERVAL_S:
             return False
-        self._asked_s = floor(now_s / ASK_S) * ASK_S
+        self._asked_s = floor(now_s / CAPACITY_INTERVAL_S) * CAPACITY_INTERVAL_S
         changed = False
         for node in self.nodes.values():
             capacity = node.machine.at(self._asked_s)
             if capacity != node.capacity:
                 node.capacity = capacity
+                node.spec.capacity.take(f"slots={capacity}")
                 self._tell(node)
                 node.note_runs(now_s)
                 changed = True
         return changed
 
     def _tell(self, node: HarvestNode) -> None:
-        """Tell the store what a node can give now."""
-        offer = Resources.made(node.capacity, node.offer.amounts, node.offer.labels)
-        note = f"1.0 {offer.text}"
-        self._store.run(
-            self._store.commands.set_node(node.partition, node.name, "offer", node.inc, note)
+        """Tell the store what a node can give now, as its worker does."""
+        spec = node.spec
+        tell = self._store.commands.set_node(
+            node.partition, spec.name, "offer", node.inc, spec.note
         )
+        self._store.run(tell)
 
     def on_started(self, place: Place, now_s: float) -> None:
-        """Note a run, and whether its claim was beyond the capacity of a second ago."""
+        """Take a run, and note whether its claim was beyond the capacity of a second ago."""
         node = self.nodes[place.node]
-        node.runs.append(place)
+        node.runs[place] = Run(place)
         node.note_runs(now_s)
-        capacity = node.machine.most(max(0.0, now_s - ASK_S), now_s)
-        self.beyond += place.slot >= capacity or len(node.runs) > capacity
+        capacity = node.machine.most(max(0.0, now_s - CAPACITY_INTERVAL_S), now_s)
+        self.beyond += len(node.runs) > capacity
 
     def on_ended(self, place: Place, now_s: float) -> None:
         """Note the end of a run."""
         node = self.nodes[place.node]
-        node.runs.remove(place)
+        del node.runs[place]
         node.note_runs(now_s)
 
     def recall(self, now_s: float) -> Sequence[Place]:
@@ -129,10 +128,11 @@ class Harvest:
         recalled = list[Place]()
         for node in self.nodes.values():
             if now_s >= node.over_s + SHRINK_AFTER_S:
-                newest = node.runs[node.capacity :]
-                del node.runs[node.capacity :]
-                node.note_runs(now_s)
-                recalled += newest
+                runs = node.runs.values()
+                newest = node.spec.capacity.beyond(runs, runs, node.spec.offer)
+                recalled += [run.place for run in newest]
+                for run in newest:
+                    self.on_ended(run.place, now_s)
         for place in recalled:
             self._store.run(self._store.commands.requeue([(place, SHRUNK)], "recalled"))
             self._store.run(self._store.commands.release(place.partition, [place]))

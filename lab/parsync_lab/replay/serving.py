@@ -274,7 +274,7 @@ class Serving:
         self._store.run(commands.configure({"partitions": partitions, "shards": 1}))
         tasks = KnownTasks.of({SERVE_TASK: None})
         for number, name in enumerate(self.nodes):
-            slots = self._harvest.nodes[name].slots if self._harvest else self.parameters.slots
+            slots = self._harvest.slots(name) if self._harvest else self.parameters.slots
             offer = offer_with(Resources.of(slots, labels={HOST_LABEL: name}), tasks)
             self._store.run(commands.offer(name, offer.text, tasks))
             p = number % partitions
