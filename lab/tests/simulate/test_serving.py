@@ -3,6 +3,7 @@
 import csv
 import json
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from parsync_lab.replay.serving import Serving, ServingNode, ServingParameters, ring_of
+from parsync_lab.replay.harvest import Harvest
+from parsync_lab.replay.serving import METHODS, Serving, ServingNode, ServingParameters, ring_of
 from parsync_lab.replay.serving_trace import (
     CpuTrace,
     Request,
@@ -36,10 +38,14 @@ HARVEST = """\
 0     6
 1300  5
 """
-SMALL = ServingParameters(speed=20.0, nodes=4, slots=4, models=2)
+BUSY = [Request(4.0 * number, f"M{number % 3}", 30.0) for number in range(100)]
+SMALL = ServingParameters(speed=20.0, nodes=4, models=2)
 
 
-def standin(count: int = 300, models: int = 8, seed: int = 1) -> list[Request]:
+SHRINKING = [CpuTrace([0, 20, 50, 90], cpus, 120.0) for cpus in ([8, 1, 6, 3], [2, 7, 1, 8])]
+
+
+def standin(count: int = 150, models: int = 8, seed: int = 1) -> list[Request]:
     """Return generated requests: one every 4 s, of 5 to 20 s, a few models far more than others."""
     rng = np.random.default_rng(seed)
     ranks = 1 / np.arange(1, models + 1)
@@ -79,7 +85,7 @@ def test_only_requests_that_succeeded_are_read_in_order_of_time(files: Path) -> 
     requests = read_requests(files / "requests.csv")
     with (files / "requests.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["predict_status"] == "SUCCEED"]
-    assert len(requests) == len(rows) == 294
+    assert len(requests) == len(rows) == 147
     assert [request.at_s for request in requests] == sorted(request.at_s for request in requests)
     assert requests[0].at_s == 0.0
     assert requests[1].at_s == 80.0
@@ -104,6 +110,7 @@ def test_the_machines_of_a_regime_are_read_and_begin_again(files: Path) -> None:
     assert changes_s == [0, 600, 900, 1200, 1800, 2100, 2400]
     assert [second.at(at_s) for at_s in changes_s] == [8, 2, 8, 8, 2, 8, 8]
     assert [second.at(at_s - 1) for at_s in changes_s[1:]] == [8, 2, 8, 8, 2, 8]
+    assert [second.most(at_s, at_s + 1) for at_s in (598, 599, 600, 899, 1799)] == [8, 8, 2, 8, 8]
 
 
 def test_a_node_keeps_the_models_that_were_used_last() -> None:
@@ -120,8 +127,8 @@ def test_a_node_keeps_the_models_that_were_used_last() -> None:
 def test_each_request_ends_once_after_its_run_and_cold_ones_after_a_load_too() -> None:
     replay = replayed("least-loaded")
     measure = replay.measure
-    assert (measure.starts, len(measure.latencies_s)) == (300, 300)
-    assert 0 < measure.cold_starts < 300
+    assert (measure.starts, len(measure.latencies_s)) == (150, 150)
+    assert 0 < measure.cold_starts < 150
     least_s = min(request.runs_s for request in standin())
     assert min(measure.latencies_s) == pytest.approx(least_s, abs=0.06), "a step is 0.05 s"
     all_warm = sum(request.runs_s for request in standin())
@@ -136,20 +143,58 @@ def test_the_same_seed_gives_the_same_figures_and_another_seed_other_rings() -> 
 
 
 def test_a_ring_is_followed_while_its_first_node_has_a_slot() -> None:
-    tasks = [Request(0.0, "M1", 10.0)] * 7
+    tasks = [Request(0.0, "M1", 10.0)] * 11
     replay = Serving(tasks, [20.0], "hash", SMALL)
     used: list[str] = []
     for name, node in replay.nodes.items():
         node.use = lambda *_, name=name: used.append(name) or (True, 0.0)  # type: ignore[method-assign]
     replay.run()
     first, second, *_ = ring_of("M1", SMALL.names)
-    assert used == [first] * 4 + [second] * 3
+    assert used == [first] * 8 + [second] * 3
 
 
-def test_hash_has_far_fewer_cold_starts_than_least_loaded() -> None:
-    cold = {name: replayed(name).figures.cold for name in ("none", "least-loaded", "hash")}
+def test_rings_have_far_fewer_cold_starts_than_least_loaded() -> None:
+    cold = {name: replayed(name).figures.cold for name in METHODS}
     assert cold["hash"] < cold["least-loaded"] / 2
-    assert cold["hash"] < cold["none"] / 2
+    assert cold["warm"] < cold["least-loaded"] / 2
+    assert cold["warm"] < cold["none"] / 2
+
+
+def on_machines(requests: Sequence[Request], *machines: CpuTrace, method: str = "none") -> Serving:
+    parameters = ServingParameters(1.0, len(machines), schedulers=1, partitions=1)
+    replay = Serving(requests, [1.0], method, parameters, machines)
+    replay.run()
+    return replay
+
+
+def test_a_node_that_shrinks_recalls_its_newest_runs_after_a_while() -> None:
+    machine = CpuTrace([0, 30, 300], [4, 2, 4], 1200.0)
+    tasks = [Request(5.0 * number, "M1", 100.0) for number in range(4)]
+    measure = on_machines(tasks, machine).measure
+    assert measure.recalls == {"2": 1, "3": 1}
+    assert measure.starts == 6
+    # the two others end after 101 and 105 s, and the recalled requests begin again then
+    assert measure.latencies_s == pytest.approx([101.0, 100.0, 191.0, 190.0], abs=0.3)
+
+
+def test_a_node_that_shrinks_for_a_moment_recalls_nothing() -> None:
+    machine = CpuTrace([0, 30, 38], [4, 2, 4], 1200.0)
+    replay = on_machines([Request(0.0, "M1", 60.0)] * 4, machine)
+    assert (replay.measure.starts, replay.measure.recalls) == (4, {})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_claim_is_beyond_a_capacity_and_each_request_ends(method: str) -> None:
+    replay = on_machines(BUSY, *SHRINKING, method=method)
+    assert len(replay.measure.latencies_s) == len(BUSY)
+    assert replay.measure.starts == len(BUSY) + replay.measure.recalls.total()
+    assert replay.figures.recalls > 0
+    assert replay.figures.beyond == 0
+
+
+def test_claims_beyond_a_capacity_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Harvest, "_tell", lambda harvest, node: None)
+    assert on_machines(BUSY, *SHRINKING).figures.beyond > 0
 
 
 def run(*words: str) -> Any:
@@ -164,6 +209,13 @@ def test_the_command_prints_a_row_for_each_speed_and_method(files: Path) -> None
     assert [line.split()[:4] for line in shown.stdout.splitlines()[1:]] == [
         ["x", speed, method, "60"] for speed in ("10", "30") for method in ("none", "hash")
     ]
+    shown = run(*words, "--harvest", str(files / "harvest.txt"), "--regime", "busy")
+    assert shown.exit_code == 0, shown.output
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    assert [line[:3] for line in lines if line and line[0] == "x"] == 2 * [
+        ["x", "60", method] for method in ("none", "hash")
+    ]
+    assert {line[-1] for line in lines[-2:]} == {"0"}
     rows = json.loads(run(*words, "--speed", "20", "--json").stdout)
     assert [(row["speed"], row["method"], row["requests"]) for row in rows] == [
         (20.0, "none", 60),
@@ -218,6 +270,11 @@ def test_bad_files_and_flags_are_refused(files: Path, tmp_path: Path) -> None:
         (["--speed", "0"], "--speed 0 is not valid"),
         (["--schedulers", "9"], "--schedulers 9 is not valid"),
         (["--models", "0"], "--models 0 is not valid"),
+        (
+            ["--slots", "4", "--harvest", str(files / "harvest.txt")],
+            "--slots with --harvest is not valid",
+        ),
+        (["--harvest", str(files / "harvest.txt")], "--regime 'active' is not valid"),
     ):
         refused = run("--trace", str(files / "requests.csv"), *words)
         assert refused.exit_code != 0
