@@ -7,9 +7,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from ..model.amount import THOUSANDTHS
 from ..model.devices import attributes_of, indexes_of, kind_of, share_of
 from ..model.needs import SHARED_LABEL, Resources
-from .strategy import Ints
+from .strategy import Floats, Ints
 
 UNLIMITED_TASKS: Final = 10**9
 """Stands for any number of tasks: more than any node has slots."""
@@ -53,6 +54,7 @@ class Columns:
         self.labels: Mapping[str, LabelColumn] = _index_labels(offers)
         self._judged: dict[tuple[str, str], Mask] = {}
         self._totals: dict[str, Ints] = {}
+        self._divisors: dict[str, tuple[Floats, Floats]] = {}
         self.indexes = indexes_of(self.amounts)
         self.devices: Mapping[str, Mask] = {kind: self._have(kind) for kind in self.indexes}
         self.declaring: dict[str, Mask] = {}
@@ -78,11 +80,15 @@ class Columns:
     def sum(self, amounts: Mapping[str, Ints], name: str) -> Ints:
         """Return the amount of a resource on each node, of devices the sum over the devices.
 
+        The array may be one of `amounts`.
+
         amounts: by resource, of each node in thousandths.
         """
         parts = [amounts[name]] if name in amounts else []
         devices = (f"{name}@{index}" for index in self.indexes.get(name, ()))
         parts += [amounts[device] for device in devices if device in amounts]
+        if len(parts) == 1:
+            return parts[0]
         return np.sum(parts, axis=0) if parts else np.zeros(self.size, dtype=np.int64)
 
     def total(self, name: str) -> Ints:
@@ -92,6 +98,19 @@ class Columns:
             total = self.sum(self.amounts, name)
             self._totals[name] = total
         return total
+
+    def part_of_total(self, name: str, amounts: Ints) -> Floats:
+        """Return which part these amounts are of what each empty node has; 1.0 of nothing.
+
+        name: `slots`, or a resource; devices count by their kind. amounts: of each node, in
+        thousandths; at most 0 on a node that has nothing.
+        """
+        if name not in self._divisors:
+            total = self.slots * THOUSANDTHS if name == "slots" else self.total(name)
+            divisor = np.where(total > 0, total, np.inf)
+            self._divisors[name] = divisor, np.isinf(divisor).astype(np.float64)
+        divisor, absent = self._divisors[name]
+        return amounts / divisor + absent
 
     def tasks_on_devices(
         self, kind: str, amounts: Sequence[tuple[str, int]], amounts_left: Mapping[str, Ints]

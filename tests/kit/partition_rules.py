@@ -58,6 +58,9 @@ NEEDS = st.sampled_from(
         {"limits": "z"},
         {"prefer": ["warm:m"]},
         {"prefer": ["warm", "pack"], "limits": "x", "tenant": "a"},
+        {"prefer": ["pack"]},
+        {"prefer": ["zone=a", {"rack": {"a": 0, "b": 2}}, "pack:gpu"], "strategy": "latency"},
+        {"prefer": ["vram_gb>=24"], "resources": {"gpu": 0.5}, "tenant": "a", "limits": "x"},
     ]
 )
 

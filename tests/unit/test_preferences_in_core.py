@@ -90,6 +90,15 @@ def test_latency_puts_freshness_before_the_preferences() -> None:
     assert nodes_of(core, 1, ["zone=a"], Strategy.LATENCY) == ["b"]
 
 
+def test_adaptive_puts_freshness_before_the_preferences_while_delays_are_long() -> None:
+    for strategy in ("", "adaptive"):
+        core = make(2, Strategy.ADAPTIVE)
+        cluster(core, {"a": (4, A)}, {"b": (4, B)})
+        assert nodes_of(core, 1, ["zone=a"], strategy) == ["a"]
+        core.selector.observe([60.0])
+        assert nodes_of(core, 1, ["zone=a"], strategy) == ["b"]
+
+
 def test_a_task_that_runs_again_goes_elsewhere_before_its_preferences_count() -> None:
     core = make()
     cluster(core, {"a": (4, A), "b": (4, B)})

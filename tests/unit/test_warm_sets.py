@@ -15,12 +15,12 @@ from parsync_redis.model.preferences import key_of, preferences_text, with_key
 from parsync_redis.model.replies import Snapshot
 from parsync_redis.placement.columns import Columns
 from parsync_redis.placement.preferences.preference import MAX_BUCKET, QUARTERS
-from parsync_redis.placement.preferences.warm import (
-    Ring,
+from parsync_redis.placement.preferences.ring import (
+    NodeRing,
     RingNodes,
-    WarmPreference,
     hashes_of,
 )
+from parsync_redis.placement.preferences.warm import WarmPreference
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.warm_sets import MAX_KEYS, SHRINK_MS, SetSize, WarmSets
 from tests.kit.core_rig import Queue, claims_of, make
@@ -36,7 +36,7 @@ def nodes_of(names: Sequence[str], slots: int = SLOTS) -> RingNodes:
     return RingNodes(hashes_of(names), columns, columns.everyone())
 
 
-def order_of(ring: Ring, partitions: Sequence[Sequence[str]]) -> list[str]:
+def order_of(ring: NodeRing, partitions: Sequence[Sequence[str]]) -> list[str]:
     """Return the names of the nodes in the order of a ring."""
     places = {
         name: int(place)
@@ -80,15 +80,15 @@ def test_a_node_that_comes_or_goes_moves_only_its_own_keys(names: list[str], dat
     gone = data.draw(st.sampled_from(names))
     left = [name for name in names if name != gone]
     for key in ("llama", "falcon", "a:b/c"):
-        before = order_of(Ring.of(key, PLAIN, [nodes_of(names)]), [names])
-        after = order_of(Ring.of(key, PLAIN, [nodes_of(left)]), [left])
+        before = order_of(NodeRing.of(key, PLAIN, [nodes_of(names)]), [names])
+        after = order_of(NodeRing.of(key, PLAIN, [nodes_of(left)]), [left])
         assert after == [name for name in before if name != gone]
 
 
 def test_keys_are_spread_over_the_nodes():
     names = [f"n{number}" for number in range(10)]
     firsts = [
-        order_of(Ring.of(f"key{number}", PLAIN, [nodes_of(names)]), [names])[0]
+        order_of(NodeRing.of(f"key{number}", PLAIN, [nodes_of(names)]), [names])[0]
         for number in range(1000)
     ]
     assert all(60 <= firsts.count(name) <= 140 for name in names), "100 of 1,000 keys each"
@@ -126,13 +126,13 @@ def test_schedulers_with_the_same_lines_have_the_same_ring_and_set(
 
 
 def test_a_warm_set_has_the_nodes_that_hold_its_tasks_when_seven_tenths_full():
-    ring = Ring.of("llama", PLAIN, [nodes_of([f"n{number}" for number in range(10)], slots=8)])
+    ring = NodeRing.of("llama", PLAIN, [nodes_of([f"n{number}" for number in range(10)], slots=8)])
     expected = {1: 1, 5.6: 1, 5.7: 2, 11: 2, 12: 3, 56: 10, 1000: 10}
     assert {tasks: ring.size_for(tasks) for tasks in expected} == expected
     needs = Resources.needed(1, {"gpu": 1})
     columns = Columns([Resources.of(8, {"gpu": 2})] * 10)
     gpus = RingNodes(hashes_of("abcdefghij"), columns, columns.everyone())
-    assert Ring.of("llama", needs, [gpus]).size_for(4) == 3, "two tasks fit on a node"
+    assert NodeRing.of("llama", needs, [gpus]).size_for(4) == 3, "two tasks fit on a node"
 
 
 def test_a_warm_set_grows_at_once_and_loses_a_node_in_thirty_seconds():
@@ -210,7 +210,7 @@ def test_a_node_that_drains_is_passed_over():
 
 def test_without_facts_of_warm_sets_all_nodes_are_equal_and_sentences_say_where_a_node_is():
     rule = WarmPreference("llama")
-    assert rule.sentence(1) == "in the warm set of llama, 25 to 50 % of the node is in use"
+    assert rule.sentence(1) == "in the warm set of llama, 25 to 50 % of its slots in use"
     assert rule.sentence(QUARTERS) == "1 behind the warm set of llama"
     assert rule.sentence(MAX_BUCKET) == "60 or more behind the warm set of llama"
 

@@ -5,13 +5,11 @@ Preferences are the soft rules of Protean (Hadary et al., OSDI 2020), beside its
 nothing to later rules, and all schedulers would choose the same node.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -19,9 +17,7 @@ from ...model.amount import THOUSANDTHS
 from ...model.needs import Resources
 from ..columns import Columns
 from ..strategy import Floats, Ints
-
-if TYPE_CHECKING:
-    from .warm import WarmSet
+from .ring import WarmSet
 
 MAX_BUCKET: Final = 63
 """The largest number of a bucket; a larger number counts as this one."""
@@ -37,7 +33,7 @@ class ClusterNow:
     score_bounds: the scores that part the nodes into fifths, ascending.
     scarce: the resources and kinds of devices that fewer than half of the nodes declare.
     used_by: returns for a label by value the part of the nodes' slots that is in use, 0.0 to 1.0.
-    warm_set: returns the warm set of a key (warm.py) for tasks of the needs in question; None if it
+    warm_set: returns the warm set of a key (ring.py) for tasks of the needs in question; None if it
         is not known.
     """
 
@@ -53,7 +49,7 @@ class NodesNow:
 
     index_of: the index of a node by its name; -1 for a node of another partition.
     free: number of free slots.
-    left: by resource, what is free, in thousandths.
+    amounts_left: by resource, what is free, in thousandths.
     scores: of the nodes.
     place_in_turn: how many partitions were read after this partition.
     partition: its number.
@@ -62,7 +58,7 @@ class NodesNow:
     columns: Columns
     index_of: Callable[[str], int]
     free: Ints
-    left: Mapping[str, Ints]
+    amounts_left: Mapping[str, Ints]
     scores: Floats
     cluster: ClusterNow
     place_in_turn: int = 0
@@ -79,12 +75,10 @@ class NodesNow:
         thousandths. A node that does not have the amount has all of it left.
         """
         if name == "slots":
-            total = self.columns.slots * THOUSANDTHS
             free = self.free * THOUSANDTHS
         else:
-            total = self.columns.total(name)
-            free = self.columns.sum(self.left, name)
-        return np.where(total > 0, (free - needed) / np.maximum(total, 1), 1.0)
+            free = self.columns.sum(self.amounts_left, name)
+        return self.columns.part_of_total(name, free - needed)
 
 
 def fifths(scores: Floats) -> Floats:

@@ -8,10 +8,10 @@ from ..strategy import Floats, Ints
 from .preference import QUARTERS, Lasts, NodesNow, Preference
 
 
-def _quarters(parts: Floats) -> Ints:
+def quarters(parts: Floats) -> Ints:
     """Return which quarter a part of a whole is in, 0 to 3."""
-    quarters: Ints = np.clip(parts * QUARTERS, 0, QUARTERS - 1).astype(np.int64)
-    return quarters
+    numbers: Ints = np.minimum(np.maximum(parts * QUARTERS, 0), QUARTERS - 1).astype(np.int64)
+    return numbers
 
 
 def _least_left(nodes: NodesNow, needs: Resources, task: bool) -> Floats:
@@ -43,8 +43,8 @@ class PackPreference(Preference):
     def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:
         """Return the quarter that would be left."""
         if not self._amount:
-            return _quarters(_least_left(nodes, needs, task=True))
-        return _quarters(nodes.parts(self._amount, dict(needs.amounts).get(self._amount, 0)))
+            return quarters(_least_left(nodes, needs, task=True))
+        return quarters(nodes.parts(self._amount, dict(needs.amounts).get(self._amount, 0)))
 
     def sentence(self, bucket: int) -> str:
         """Say how much would be left."""
@@ -71,13 +71,13 @@ class SpreadPreference(Preference):
     def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:
         """Return the quarter that is in use."""
         if not self._label:
-            return _quarters(1.0 - _least_left(nodes, needs, task=False))
+            return quarters(1.0 - _least_left(nodes, needs, task=False))
         used = nodes.cluster.used_by(self._label)
         column = nodes.columns.labels.get(self._label)
         if column is None:
             return nodes.everyone()
         parts = np.array([used.get(values[0] if values else "", 0.0) for values in column.values])
-        return _quarters(parts)[column.codes]
+        return quarters(parts)[column.codes]
 
     def sentence(self, bucket: int) -> str:
         """Say how much is in use."""

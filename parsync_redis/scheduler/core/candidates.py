@@ -4,7 +4,7 @@ The best candidates are equal by all rules. Among them the seats of the partitio
 go first, because few claims are lost there, and then the score decides by chance.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -27,17 +27,23 @@ def _ranks(seats: Seats) -> Ints:
     return np.zeros(len(seats.leads), dtype=np.int64) if seats.ranks is None else seats.ranks
 
 
-def _between(seats: Seats, low: int, high: int) -> Seats:
-    """Return the seats of ranks from `low` to below `high`."""
-    ranks = _ranks(seats)
-    chosen = ((ranks >= low) & (ranks < high)).nonzero()[0]
-    return replace(
-        seats,
-        leads=seats.leads[chosen],
-        nodes=seats.nodes[chosen],
-        paces=seats.paces[chosen],
-        ranks=ranks[chosen],
-    )
+def _between(all_seats: Iterable[Seats], low: int, high: int) -> list[Seats]:
+    """Return the seats of ranks from `low` to below `high`, of the partitions that have some."""
+    chosen_seats = list[Seats]()
+    for seats in all_seats:
+        ranks = _ranks(seats)
+        chosen = ((ranks >= low) & (ranks < high)).nonzero()[0]
+        if len(chosen):
+            chosen_seats.append(
+                replace(
+                    seats,
+                    leads=seats.leads[chosen],
+                    nodes=seats.nodes[chosen],
+                    paces=seats.paces[chosen],
+                    ranks=ranks[chosen],
+                )
+            )
+    return chosen_seats
 
 
 class Candidates:
@@ -66,21 +72,20 @@ class Candidates:
         all_seats = [*chain.from_iterable(self._groups)]
         if all(seats.ranks is None for seats in all_seats):
             return self._groups
-        last = _worst_of_best([_ranks(seats) for seats in all_seats], count)
-        lists = [[_between(seats, 0, last) for seats in all_seats]] if last else []
-        lists += [[_between(seats, last, last + 1) for seats in group] for group in self._groups]
-        nonempty = [[seats for seats in of_list if len(seats.leads)] for of_list in lists]
-        return [of_list for of_list in nonempty if of_list]
+        best, last = _worst_of_best([_ranks(seats) for seats in all_seats], count)
+        lists = [_between(all_seats, best, last)] if best < last else []
+        lists += [_between(group, last, last + 1) for group in self._groups]
+        return [of_list for of_list in lists if of_list]
 
 
-def _worst_of_best(ranks: Sequence[Ints], count: int) -> int:
-    """Return the worst rank among the best `count` of these ranks; at most all of them."""
+def _worst_of_best(ranks: Sequence[Ints], count: int) -> tuple[int, int]:
+    """Return the best rank, and the worst rank among the best `count`; at most all of them."""
     best = min(int(of_partition.min()) for of_partition in ranks)
     if sum(int(np.count_nonzero(of_partition == best)) for of_partition in ranks) >= count:
-        return best
+        return best, best
     together = np.concatenate(ranks)
     count = min(count, len(together))
-    return int(np.partition(together, count - 1)[count - 1])
+    return best, int(np.partition(together, count - 1)[count - 1])
 
 
 NO_SEATS: Final = Candidates((), 1)

@@ -14,7 +14,7 @@ from ...model.node import Node
 from ...model.options import ONE_SLOT
 from ...placement.columns import Columns, Mask
 from ...placement.fits import fitting
-from ...placement.preferences.warm import Hashes, hashes_of
+from ...placement.preferences.ring import Hashes, hashes_of
 from ...placement.rules import PLACEMENT_RULES
 from ...placement.strategy import Floats, Ints
 from .free_amounts import AmountsLeft, AmountsReader

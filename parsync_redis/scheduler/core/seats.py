@@ -9,7 +9,7 @@ from ...model.needs import Resources
 from ...model.options import Strategy
 from ...placement.preferences import rules_of
 from ...placement.preferences.marks import not_asked
-from ...placement.preferences.preference import Preference
+from ...placement.preferences.preference import ClusterNow, Preference
 from ...placement.strategy import sample
 from .candidates import Candidates, count_below
 from .freshness import Freshness, PartitionOrder, freshest_first, places_in_turn
@@ -100,9 +100,10 @@ class SeatFinder:
         rules = rules_of(group.prefer, strategy is Strategy.LATENCY, last)
         order = freshest_first if group.prefer else self._orders[strategy]
         places = places_in_turn(self._view.partitions) if group.prefer else {}
+        cluster = self._view.cluster_for(group.needs, group.knowers, group.prefer)
         groups = list[list[Seats]]()
         for partitions in order(fresh):
-            groups.append(self._rank(group, rules, partitions, places, ahead))
+            groups.append(self._rank(group, rules, cluster, partitions, places, ahead))
             limit -= sum(count_below(seats, 1) for seats in groups[-1])
             if limit <= 0:
                 break
@@ -112,15 +113,16 @@ class SeatFinder:
         self,
         group: KindGroup,
         rules: Sequence[Preference],
+        cluster: ClusterNow,
         partitions: Iterable[PartitionCopy],
         places: Mapping[int, int],
         ahead: bool = False,
     ) -> list[Seats]:
         """Return the seats of each of these partitions that has some, with their ranks.
 
+        cluster: the facts of all nodes together.
         places: by number of a partition, its place in the turn; 0 if missing.
         """
-        cluster = self._view.cluster_for(group.needs, group.knowers, group.prefer)
         is_plain = len(rules) == 1 and not not_asked(group.needs, cluster.scarce)
         ranked = list[Seats]()
         for partition in partitions:
@@ -167,7 +169,8 @@ class SeatFinder:
             if total >= limit:
                 break
             candidates = Candidates(
-                [self._rank(group, rules, [stale[i]], {})], kept_back_from(rules)
+                [self._rank(group, rules, self._view.cluster, [stale[i]], {})],
+                kept_back_from(rules),
             )
             count = candidates.count(kept_back)
             if count:

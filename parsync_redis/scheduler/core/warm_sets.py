@@ -13,7 +13,7 @@ from typing import Final
 
 from ...model.account_line import AccountLine
 from ...model.needs import Resources
-from ...placement.preferences.warm import Ring, RingNodes, WarmSet
+from ...placement.preferences.ring import NodeRing, RingNodes, WarmSet
 from .offers import Knowers, keep
 from .partition import PartitionCopy
 
@@ -29,26 +29,26 @@ RingKey = tuple[str, str, Knowers]
 
 
 @dataclass(slots=True)
-class Demand:
+class KeyDemand:
     """What the tasks of a key hold.
 
-    held: by shard, the number of its tasks that are taken, placed or running.
+    counts: by shard, the number of its tasks that are taken, placed or running.
     total: their sum.
     mean: of `total` over the last minute.
     since_ms: when `total` changed last (server time).
     """
 
-    held: dict[int, int]
+    counts: dict[int, int]
     total: int = 0
     mean: float = 0.0
     since_ms: float = 0.0
 
-    def on_held(self, shard: int, held: int, now_ms: float) -> None:
+    def on_count(self, shard: int, count: int, now_ms: float) -> None:
         """Note how many tasks of the key a shard holds from now on (server time)."""
         self.mean = self._mean(now_ms)
         self.since_ms = now_ms
-        self.total += held - self.held.get(shard, 0)
-        self.held[shard] = held
+        self.total += count - self.counts.get(shard, 0)
+        self.counts[shard] = count
 
     def _mean(self, now_ms: float) -> float:
         """Return the mean number of held tasks until now."""
@@ -83,9 +83,9 @@ class WarmSets:
 
     def __init__(self) -> None:
         self._now_ms = 0.0
-        self._demands: dict[str, Demand] = {}
+        self._demands: dict[str, KeyDemand] = {}
         self._sizes: dict[RingKey, SetSize] = {}
-        self._rings: dict[RingKey, tuple[Ring, int]] = {}
+        self._rings: dict[RingKey, tuple[NodeRing, int]] = {}
         self._numbers = count(1)
 
     def on_time(self, now_ms: float) -> None:
@@ -99,7 +99,7 @@ class WarmSets:
             return
         if key not in self._demands and len(self._demands) >= MAX_KEYS:
             self._forget_idle()
-        self._demands.setdefault(key, Demand({})).on_held(shard, line.count, self._now_ms)
+        self._demands.setdefault(key, KeyDemand({})).on_count(shard, line.count, self._now_ms)
 
     def _forget_idle(self) -> None:
         """Forget the keys that no task holds."""
@@ -109,8 +109,8 @@ class WarmSets:
     def clear_shard(self, shard: int) -> None:
         """Let no task of a shard be held, because all its lines are read anew."""
         for demand in self._demands.values():
-            if demand.held.get(shard):
-                demand.on_held(shard, 0, self._now_ms)
+            if demand.counts.get(shard):
+                demand.on_count(shard, 0, self._now_ms)
 
     def on_offers(self) -> None:
         """Forget all rings: nodes have changed."""
@@ -128,9 +128,9 @@ class WarmSets:
                 RingNodes(p.offers.hashes, p.offers.columns, p.offers.open(needs, knowers))
                 for p in partitions
             ]
-            ring = Ring.of(key, needs, nodes)
+            ring = NodeRing.of(key, needs, nodes)
             keep(self._rings, ring_key, (ring, number))
-        demand = self._demands.get(key) or Demand({})
+        demand = self._demands.get(key) or KeyDemand({})
         needed = ring.size_for(demand.tasks(self._now_ms))
         if key not in self._demands:
             return WarmSet(ring, needed, number)

@@ -105,13 +105,19 @@ end
 -- are about few kinds, and most kinds of a call have the same needs: what this call has found is
 -- kept. Nobody changes a share.
 
+-- The fields of a share:
+--   name: of the account
+--   asked: what one task holds
+--   is_open: whether the account has no ceiling, that of a key; else nil
+
 -- split_last: return a text without its last word, and what the word has behind `mark`, ' under=';
 -- or the text alone, if its last word does not begin so.
 
 -- split_accounts: return the name, the needs and the strategy of a kind as one text, its tenant,
 -- and its limits; nil for a kind without a tenant, or without limits.
 
--- split_kind: return the name, the needs and the strategy ('' without one) of a kind.
+-- split_kind: return the name, the needs, the strategy ('' without one) and the preferences (nil
+-- without any) of a kind.
 
 -- amounts_asked: return {name -> number} of the amounts in needs. The words of `apart` are no
 -- amounts of a tenant, nor are words that mean something else in a line or a ceiling.
@@ -119,6 +125,8 @@ end
 -- add_tenants: add the shares of a tenant and of those above, from the root down.
 
 -- add_limits: add the shares of several limits, or of limits with units.
+
+-- add_key: add the share of the key of the rule `warm`, if a kind has the rule.
 
 -- shares_of: return which accounts a task of a kind counts to, tenants from the root down, and what
 -- the task holds of each.
@@ -189,17 +197,22 @@ end
 
 -- attempt_of: return the attempt in the text of a place or a run; nil for any other text.
 
--- has_accounts: return whether a kind, or a line that ends in a kind, may name a tenant or limits:
--- shares_of says which. No line is longer than 20,000 bytes. The words for= and under= are the last
--- of a kind, and no tenant or limit has a '=' (61): a kind that ends in 's=1' has no accounts. To
--- search for a space takes longer.
+-- has_accounts: return whether a kind, or a line that ends in a kind, may name a tenant, limits or
+-- the key of `warm`: shares_of says which. No line is longer than 20,000 bytes. The words for= and
+-- under= are the last of a kind, and no tenant or limit has a '=' (61): a kind that ends in 's=1'
+-- has neither, and if a space (32) is before its last word of seven bytes, it has no key. To search
+-- for a space takes longer.
 local function has_accounts(kind)
-  local before, sign = string.byte(kind, -3, -2)
+  local space, _, _, _, _, before, sign = string.byte(kind, -8, -2)
   if sign == 61 and before ~= 114 then -- 'r', the end of for= and under=
-    return false
+    return space ~= 32 and #kind <= 20000 and string.find(kind, 'warm=', 1, true)
   end
   return #kind <= 20000
-    and (string.find(kind, 'for=', 1, true) or string.find(kind, 'under=', 1, true))
+    and (
+      string.find(kind, 'for=', 1, true)
+      or string.find(kind, 'under=', 1, true)
+      or string.find(kind, 'warm=', 1, true)
+    )
 end
 
 -- The queues of waiting tasks: `pending:KIND` has the ids of the tasks of a kind, by their order
@@ -858,6 +871,10 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 -- are_accounts: return whether the tenant and the limits in a kind are well formed; see
 -- parsync_redis/model/account.py.
 
+-- are_preferences: return whether the preferences of a kind are well formed; see
+-- parsync_redis/model/preferences.py. Schedulers pass over rules that they do not know. The key of
+-- `warm` is the name of an account.
+
 -- split_counted: return the name, the needs and the limits of a sound kind whose tasks need slots
 -- only and count to a tenant without '/' or one limit or both; nil for any other kind. No pattern
 -- needs another function, which would cost calls without accounts, too.
@@ -926,7 +943,7 @@ function counting()
   local KEY = {accounts = BASE .. 'accounts', policy = BASE .. 'policy', holders = BASE .. 'holders:'}
   local NOT_COUNTED = ' next units shards rate burst '
   local ASKED = {} -- name, needs and strategy of a kind -> {name of an amount -> number}
-  local SHARES = {} -- kind -> {{name = of an account, asked = what one task holds}, ...}
+  local SHARES = {} -- kind -> a list of shares, tables with the fields below
   local UNIT = {units = 1}
   local CHANGED_ACCOUNTS = {} -- the accounts that this call changes
   local ARE_READABLE = true -- false if `accounts` is a key of another type
@@ -1014,6 +1031,11 @@ function counting()
     end
     return text
   end
+  local function split_accounts(kind)
+    local head, limits = split_last(kind, ' under=')
+    local bare, tenant = split_last(head, ' for=')
+    return bare, tenant, limits
+  end
   local function amounts_asked(needs)
     if ASKED[needs] then
       return ASKED[needs]
@@ -1040,14 +1062,7 @@ function counting()
     end
     shares = {}
     SHARES[kind] = shares
-    local split_accounts_1, split_accounts_2, split_accounts_3
-    do -- split_accounts
-      local kind = kind
-      local head, limits = split_last(kind, ' under=')
-      local bare, tenant = split_last(head, ' for=')
-      split_accounts_1, split_accounts_2, split_accounts_3 = bare, tenant, limits
-    end
-    local needs, tenant, limits = split_accounts_1, split_accounts_2, split_accounts_3
+    local needs, tenant, limits = split_accounts(kind)
     if tenant and string.find(tenant, '/', 1, true) then
       do -- add_tenants
         local shares, tenant, asked = shares, tenant, amounts_asked(needs)
@@ -1069,6 +1084,25 @@ function counting()
       end
     elseif limits then
       shares[#shares + 1] = {name = limits, asked = UNIT}
+    end
+    if string.find(kind, 'warm=', 1, true) then
+      do -- add_key
+        local shares, kind = shares, kind
+        local split_kind_1, split_kind_2, split_kind_3, split_kind_4
+        do -- split_kind
+          local kind = kind
+          local name, words = string.match(split_accounts(kind), '^(%S+) (.*)$')
+          local needs, strategy = string.match(words or '', '^(.*) (%l+)$')
+          needs = needs or words
+          local bare, prefer = split_last(needs or '', ' prefer=')
+          split_kind_1, split_kind_2, split_kind_3, split_kind_4 = name, needs and bare, strategy or '', prefer
+        end
+        local _, _, _, prefer = split_kind_1, split_kind_2, split_kind_3, split_kind_4
+        local key = string.match(',' .. (prefer or ''), ',warm=([^,]+)')
+        if key then
+          shares[#shares + 1] = {name = '~' .. key, asked = UNIT, is_open = true}
+        end
+      end
     end
     return shares
   end
@@ -1365,7 +1399,7 @@ function counting()
       local share = shares[i]
       local account = account_of(share.name)
       local is_judged = account.allowed or account.is_unread or share.asked.units
-      if is_judged then -- a tenant without a ceiling has room
+      if is_judged and not share.is_open then -- a tenant without a ceiling has room
         repeat -- check_holders
           local name = share.name
           local account = account_of(name)
@@ -1691,10 +1725,9 @@ function counting()
     local function split_kind(kind)
       local name, words = string.match(split_accounts(kind), '^(%S+) (.*)$')
       local needs, strategy = string.match(words or '', '^(.*) (%l+)$')
-      if needs then
-        return name, needs, strategy
-      end
-      return name, words, ''
+      needs = needs or words
+      local bare, prefer = split_last(needs or '', ' prefer=')
+      return name, needs and bare, strategy or '', prefer
     end
     local function parse_line(text)
       if text and #text > 20000 then
@@ -1758,12 +1791,16 @@ function counting()
       return #run <= 140000 and string.match(run, '^%S+ (%S+)') or nil
     end
     local function has_accounts(kind)
-      local before, sign = string.byte(kind, -3, -2)
+      local space, _, _, _, _, before, sign = string.byte(kind, -8, -2)
       if sign == 61 and before ~= 114 then -- 'r', the end of for= and under=
-        return false
+        return space ~= 32 and #kind <= 20000 and string.find(kind, 'warm=', 1, true)
       end
       return #kind <= 20000
-        and (string.find(kind, 'for=', 1, true) or string.find(kind, 'under=', 1, true))
+        and (
+          string.find(kind, 'for=', 1, true)
+          or string.find(kind, 'under=', 1, true)
+          or string.find(kind, 'warm=', 1, true)
+        )
     end
     local function add_queue(kind, pending, size)
       QUEUES[kind] = {
@@ -2156,11 +2193,20 @@ function counting()
       return (not tenant or are_words(tenant, '[^/]+', '//', 3, is_sound_tenant))
         and (not limits or are_words(limits, '[^,]+', ',,', 8, is_sound_limit))
     end
+    local function are_preferences(prefer)
+      local rules = ',' .. prefer .. ','
+      local key, behind = string.match(rules, ',warm=([^,]*)(.*)$')
+      local is_key = not key or #key <= 128 and string.find(key, '^%w[%w_.:@+/-]*$')
+      return string.find(prefer, '^[%w_.:=|!<>*/%%@,+-]+$')
+        and not string.find(rules, ',,', 1, true)
+        and is_key
+        and not string.find(behind or '', ',warm=', 1, true)
+    end
     local function flaw(line)
       if not line then
         return 'line'
       end
-      local name, needs, strategy = split_kind(line.kind)
+      local name, needs, strategy, prefer = split_kind(line.kind)
       if not string.find(needs or '', '^slots=%d') or not are_needs(needs) then
         return 'needs'
       end
@@ -2169,6 +2215,9 @@ function counting()
       end
       if strategy ~= '' and not STRATEGY[strategy] then
         return 'strategy'
+      end
+      if prefer and not are_preferences(prefer) then
+        return 'preferences'
       end
       if has_accounts(line.kind) and not are_accounts(line.kind) then
         return 'accounts'
