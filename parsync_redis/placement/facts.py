@@ -21,6 +21,7 @@ class NodeFacts:
     booked: the task that the node is kept for, if this keeps the judged task away; else ''.
     held_back: the node holds back the task's name, because such tasks fail there.
     gives: what the node gives now, if that is less than it offers: 'gives 6 of its 10 slots now'.
+    score: of the node, see Node.
     """
 
     name: str
@@ -35,6 +36,7 @@ class NodeFacts:
     booked: str = ""
     held_back: bool = False
     gives: str = ""
+    score: float = 1.0
 
     @property
     def open(self) -> bool:

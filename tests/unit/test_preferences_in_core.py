@@ -1,23 +1,26 @@
 """The core places a task on the best of the nodes that fit, by the task's preferences in order."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from parsync_redis.model.claim import ClaimOutcome
-from parsync_redis.model.explanation import Ranked
+from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.options import Strategy
 from parsync_redis.model.preferences import preferences_text
 from parsync_redis.model.replies import Snapshot
+from parsync_redis.scheduler.core.claim_outcomes import (
+    CLAIMS_OF_PERIOD,
+    LOST_OF_PERIOD,
+    MAX_WIDTH,
+    PERIODS_OF_WIDTH,
+    Width,
+)
 from parsync_redis.scheduler.core.core import Core
-from tests.kit.core_rig import Queue, claims_of, judge, make
+from tests.kit.core_rig import Queue, claims_of, judge_each, make
 
 SLOTS = 4
 
@@ -115,45 +118,10 @@ def test_spread_by_a_label_counts_all_nodes_of_the_value() -> None:
     assert nodes_of(core, 1, ["spread"]) == ["a2"]
 
 
-ORACLE: dict[str, Callable[[int, str], int]] = {
-    "zone=a": lambda free, zone: int(zone != "a"),
-    "pack": lambda free, zone: min(3, 4 * (free - 1) // SLOTS),
-    "spread": lambda free, zone: min(3, 4 * (SLOTS - free) // SLOTS),
-    "ranks": lambda free, zone: {"a": 2, "b": 0}.get(zone, 3),
-}
-"""By rule, its bucket of a node with this number of free slots and this zone, said once more."""
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, SLOTS), st.sampled_from("abc")), min_size=1, max_size=8),
-    st.lists(st.sampled_from([*ORACLE]), min_size=1, max_size=4, unique=True),
-)
-def test_each_recorded_choice_can_be_derived_again(
-    nodes: list[tuple[int, str]], rules: list[str]
-) -> None:
-    core = make()
-    cluster(core, {f"n{i}": (free, {"zone": zone}) for i, (free, zone) in enumerate(nodes)})
-    prefer = [{"zone": {"a": 2, "b": 0}} if rule == "ranks" else rule for rule in rules]
-    kind = Kind("work", "slots=1", prefer=preferences_text(prefer))
-    queue = Queue(core).add(kind.text, 1)
-    queue.tell()
-    plan = queue.turn()
-    able = [(f"n{i}", free, zone) for i, (free, zone) in enumerate(nodes) if free]
-    if not able:
-        assert not plan.commit
-        return
-    judge(core, plan, ClaimOutcome.HELD)
-    core.on_tick(1)
-    (choice,) = core.plan(confirm=False).choices.values()
-    chosen = next(node for node in able if node[0] == choice.node)
-    expected = [Ranked("not kept back", 0, 0, len(able))]
-    for rule, ranked in zip(rules, choice.ranked[1:], strict=True):
-        bucket = ORACLE[rule](*chosen[1:])
-        best = min(ORACLE[rule](free, zone) for _, free, zone in able)
-        assert bucket == best, "the best of the nodes that were as good is chosen"
-        able = [node for node in able if ORACLE[rule](*node[1:]) == bucket]
-        expected.append(Ranked(ranked.rule, bucket, best, len(able)))
-    assert choice.ranked == tuple(expected)
+def test_spread_by_a_label_judges_a_partition_whose_nodes_lack_the_label() -> None:
+    core = make(2)
+    cluster(core, {"plain": (1, {})}, {"a": (3, A)})
+    assert nodes_of(core, 1, ["spread:zone"]) == ["a"]
 
 
 @pytest.mark.parametrize("count", [1, 3, 9, 16])
@@ -163,3 +131,70 @@ def test_many_tasks_get_the_best_seats_together(count: int) -> None:
     places = nodes_of(core, count, [{"zone": {"a": 0, "b": 1}}])
     ranks = [{"a": 0, "b": 1, "c": 2}[place[0]] for place in places]
     assert sorted(ranks) == ([0] * 8 + [1] * 4 + [2] * 4)[:count]
+
+
+def judged(width: Width, share: float, periods: int = 1) -> None:
+    """Let a width see whole periods in which this share of the claims is lost."""
+    for _ in range(periods):
+        if not share:
+            for _ in range(CLAIMS_OF_PERIOD):
+                width.on_judged(won=True)
+            continue
+        for _ in range(LOST_OF_PERIOD):
+            for _ in range(round(1 / share) - 1):
+                width.on_judged(won=True)
+            width.on_judged(won=False)
+
+
+def test_tasks_choose_among_more_seats_only_while_that_lowers_the_share_of_lost_claims() -> None:
+    width = Width()
+    judged(width, 0.0, 3)
+    assert width.seats == 1
+    judged(width, 0.1)
+    assert width.seats == 2
+    judged(width, 0.05)
+    assert width.seats == 4, "the doubling helped, and claims are still lost"
+    judged(width, 0.05)
+    assert width.seats == 2, "the second doubling did not help"
+    judged(width, 0.05, PERIODS_OF_WIDTH - 1)
+    assert width.seats == 2, "it rests"
+    judged(width, 0.05)
+    assert width.seats == 4, "it is tried again"
+    judged(width, 0.04, 3)
+    assert width.seats == MAX_WIDTH
+    judged(width, 0.0, 2)
+    assert width.seats == 1, "claims are not lost any more"
+
+
+def lose_claims(core: Core, kind: Kind) -> None:
+    """Let the core lose 30 claims in a row for a kind, and 30 of the next 42."""
+    cluster(core, {f"x{i}": (SLOTS, A) for i in range(50)})
+    queue = Queue(core).add(kind.text, LOST_OF_PERIOD)
+    queue.tell()
+    verdicts = {ClaimOutcome.HELD: Verdict(ClaimOutcome.HELD, "1")}
+    verdicts[ClaimOutcome.CONFLICT] = Verdict(ClaimOutcome.CONFLICT, "x")
+    plan = queue.turn()
+    for held, lost in ((0, 30), (12, 18), (6, 12), (12, 0)):
+        words = [ClaimOutcome.CONFLICT] * lost + [ClaimOutcome.HELD] * held
+        judge_each(core, plan, [verdicts[word] for word in words])
+        plan = core.plan(confirm=False)
+    assert not core.in_flight
+
+
+def test_only_the_last_rule_gives_way_and_only_a_rule_about_room_or_score() -> None:
+    """4 tasks that choose among 4 seats each have all 14 seats to choose from."""
+    for prefer, expected in (
+        (["zone=a", "spread"], {"a-full", "a-empty"}),
+        (["spread", "zone=a"], {"a-empty"}),
+        (["spread"], {"a-full", "a-empty", "b-full", "b-empty"}),
+        ([], {"a-full", "a-empty", "b-full", "b-empty"}),
+    ):
+        core = make()
+        nodes = {"a-full": (3, A), "a-empty": (4, A), "b-full": (3, B), "b-empty": (4, B)}
+        kind = Kind("work", "slots=1", prefer=preferences_text(prefer))
+        lose_claims(core, kind)
+        places = set[str]()
+        for _ in range(8):
+            cluster(core, nodes)
+            places |= {*nodes_of(core, 4, prefer)}
+        assert places == expected, prefer

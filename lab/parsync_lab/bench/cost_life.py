@@ -67,11 +67,12 @@ COST_CASES: Final[Mapping[str, CostCase]] = {
         ceilings=[("stripe", "units=1000000"), ("@acme", "slots=1000000")],
     ),
     "tenants": CostCase(tenants=True),
+    "warm": CostCase({"prefer": ["warm:llama"]}),
 }
 """The cases.
 
-The tasks have no needs, or two amounts and a label, or a tenant and a limit, or each task has
-another tenant.
+The tasks have no needs, or two amounts and a label, or a tenant and a limit, or each has another
+tenant, or they prefer the warm set of a key.
 """
 
 

@@ -125,6 +125,7 @@ class ScorePreference(Preference):
     """Prefers nodes of a high score, in fifths of all nodes."""
 
     name = "score"
+    gives_way = True
 
     def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:
         """Return the fifth of each node's score, 0 the best fifth."""

@@ -5,7 +5,7 @@ import numpy as np
 from ...model.amount import THOUSANDTHS
 from ...model.needs import Resources
 from ..strategy import Floats, Ints
-from .preference import QUARTERS, Lasts, NodesNow, Preference
+from .preference import QUARTERS, Lasts, NodesNow, Preference, first_of
 
 
 def quarters(parts: Floats) -> Ints:
@@ -34,6 +34,7 @@ class PackPreference(Preference):
 
     lasts = Lasts.FREE
     reads_needs = True
+    gives_way = True
 
     def __init__(self, amount: str = "") -> None:
         """amount: the resource that counts alone; '' for slots and all that the task needs."""
@@ -61,6 +62,7 @@ class SpreadPreference(Preference):
     """
 
     reads_needs = True
+    gives_way = True
 
     def __init__(self, label: str = "") -> None:
         """label: nodes with the same value of this label count together; '' for each node alone."""
@@ -74,10 +76,9 @@ class SpreadPreference(Preference):
             return quarters(1.0 - _least_left(nodes, needs, task=False))
         used = nodes.cluster.used_by(self._label)
         column = nodes.columns.labels.get(self._label)
-        if column is None:
-            return nodes.everyone()
-        parts = np.array([used.get(values[0] if values else "", 0.0) for values in column.values])
-        return quarters(parts)[column.codes]
+        values = column.values if column else [()]
+        parts = np.array([used.get(first_of(of_nodes), 0.0) for of_nodes in values])
+        return quarters(parts)[column.codes if column else nodes.everyone()]
 
     def sentence(self, bucket: int) -> str:
         """Say how much is in use."""

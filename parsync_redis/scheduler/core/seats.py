@@ -10,12 +10,13 @@ from ...model.options import Strategy
 from ...placement.preferences import rules_of
 from ...placement.preferences.marks import not_asked
 from ...placement.preferences.preference import ClusterNow, Preference
+from ...placement.preferences.ranks import kept_back_from
 from ...placement.strategy import sample
 from .candidates import Candidates, count_below
+from .claim_outcomes import Widths
 from .freshness import Freshness, PartitionOrder, freshest_first, places_in_turn
 from .kind_group import KindGroup
 from .partition import PartitionCopy, Reservation, Seats
-from .ranks import kept_back_from
 from .reservations import seats_for
 from .view import View
 
@@ -68,11 +69,13 @@ class SeatFinder:
         freshness: Freshness,
         orders: Mapping[Strategy, PartitionOrder],
         rng: np.random.Generator,
+        widths: Widths,
     ) -> None:
         self._view = view
         self._freshness = freshness
         self._orders = orders
         self._rng = rng
+        self._widths = widths
 
     def find(
         self,
@@ -107,7 +110,8 @@ class SeatFinder:
             limit -= sum(count_below(seats, 1) for seats in groups[-1])
             if limit <= 0:
                 break
-        return Candidates(groups, kept_back_from(rules))
+        width = self._widths.of(group.needs.text, group.prefer) if rules[-1].gives_way else 1
+        return Candidates(groups, kept_back_from(rules), width)
 
     def _rank(
         self,
@@ -132,7 +136,7 @@ class SeatFinder:
             if not is_plain:
                 place = places.get(partition.number, 0)
                 ranks = partition.ranks(rules, group.needs, cluster, place)
-                seats = replace(seats, ranks=ranks[seats.nodes])
+                seats = replace(seats, ranks=ranks[seats.nodes], rules=rules)
             ranked.append(seats)
         return ranked
 

@@ -129,6 +129,7 @@ def facts_of(state: LiveNode, name: str, apps: Mapping[str, KnownTasks]) -> Node
         state.down_ms,
         knows,
         gives=node.gives,
+        score=node.score,
     )
 
 
