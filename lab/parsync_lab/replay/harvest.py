@@ -30,6 +30,7 @@ class HarvestNode:
 
     capacity: what the node has told the store, in slots.
     over_s: since when it holds more; inf if it does not.
+    has_news: its capacity has changed since then, or a run behind it has ended.
     runs: what runs on it.
     """
 
@@ -39,6 +40,7 @@ class HarvestNode:
     inc: int
     capacity: int
     over_s: float = inf
+    has_news: bool = False
     runs: dict[Place, Run] = field(default_factory=dict)
 
     def next_s(self, now_s: float) -> float:
@@ -48,6 +50,15 @@ class HarvestNode:
             change_s = now_s
         asks_s = floor(change_s / CAPACITY_INTERVAL_S + 1) * CAPACITY_INTERVAL_S
         return min(asks_s, self.over_s + SHRINK_AFTER_S)
+
+    def ask(self, now_s: float) -> None:
+        """Ask for the capacity."""
+        capacity = self.machine.at(now_s)
+        if capacity != self.capacity:
+            self.capacity = capacity
+            self.spec.capacity.take(f"slots={capacity}")
+            self.has_news = True
+            self.note_runs(now_s)
 
     def note_runs(self, now_s: float) -> None:
         """Note since when the node holds more runs than its capacity."""
@@ -86,20 +97,16 @@ class Harvest:
         return min(node.next_s(now_s) for node in self.nodes.values())
 
     def follow(self, now_s: float) -> bool:
-        """Let each node ask, if it is time; return whether a capacity has changed."""
-        if now_s < self._asked_s + CAPACITY_INTERVAL_S:
-            return False
-        self._asked_s = floor(now_s / CAPACITY_INTERVAL_S) * CAPACITY_INTERVAL_S
-        changed = False
-        for node in self.nodes.values():
-            capacity = node.machine.at(self._asked_s)
-            if capacity != node.capacity:
-                node.capacity = capacity
-                node.spec.capacity.take(f"slots={capacity}")
-                self._tell(node)
-                node.note_runs(now_s)
-                changed = True
-        return changed
+        """Let each node ask if it is time, and tell its news; return whether there were any."""
+        if now_s >= self._asked_s + CAPACITY_INTERVAL_S:
+            self._asked_s = floor(now_s / CAPACITY_INTERVAL_S) * CAPACITY_INTERVAL_S
+            for node in self.nodes.values():
+                node.ask(self._asked_s)
+        news = [node for node in self.nodes.values() if node.has_news]
+        for node in news:
+            node.has_news = False
+            self._tell(node)
+        return bool(news)
 
     def _tell(self, node: HarvestNode) -> None:
         """Tell the store what a node can give now, as its worker does."""
@@ -121,6 +128,7 @@ class Harvest:
         """Note the end of a run."""
         node = self.nodes[place.node]
         del node.runs[place]
+        node.has_news = node.has_news or place.slot >= node.capacity
         node.note_runs(now_s)
 
     def recall(self, now_s: float) -> Sequence[Place]:

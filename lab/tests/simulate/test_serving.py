@@ -130,7 +130,7 @@ def test_each_request_ends_once_after_its_run_and_cold_ones_after_a_load_too() -
     assert (measure.starts, len(measure.latencies_s)) == (150, 150)
     assert 0 < measure.cold_starts < 150
     least_s = min(request.runs_s for request in standin())
-    assert min(measure.latencies_s) == pytest.approx(least_s, abs=0.06), "a step is 0.05 s"
+    assert min(measure.latencies_s) > least_s - 0.06, "a step is 0.05 s"
     all_warm = sum(request.runs_s for request in standin())
     assert sum(measure.latencies_s) > all_warm + 19.9 * measure.cold_starts
 
