@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-rest lint luacheck unit reproduce replay bench bench-celery chaos chaos-many chaos-failover chaos-moves chaos-mutants chaos-throughput chaos-rate soak fuzz newer-pythons celery-suite cluster-test compose-test site record wheel lock clean
+.PHONY: help demo models test test-all test-rest lint luacheck unit reproduce replay bench bench-celery chaos chaos-many chaos-failover chaos-moves chaos-mutants chaos-throughput chaos-rate soak fuzz newer-pythons celery-suite cluster-test compose-test site record wheel lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -25,6 +25,9 @@ help: ## list the targets
 demo: $(STAMP) ## run a server, 3 schedulers and 4 Celery workers that measure the standard library (ARGS="--limit 200")
 	@mkdir -p build
 	@$(BIN)/python -m examples.demo --out build/demo.json $(ARGS)
+
+models: $(STAMP) ## run 4 Celery workers that load ten models on demand, with and without warm (ARGS="--requests 100")
+	@$(BIN)/python -m examples.models $(ARGS)
 
 test: lint ## lint, then run all tests without a stack of processes, and one story of each behaviour on a stack: 5 minutes
 	$(PYTEST) -n $(JOBS) --dist loadgroup -m quick $(ARGS)

@@ -232,6 +232,8 @@ _NODE_VARIABLES: Final = {
     "parsync_slots": "PARSYNC_NODE_SLOTS",
     "parsync_score": "PARSYNC_NODE_SCORE",
     "parsync_shared_devices": "PARSYNC_NODE_SHARED_DEVICES",
+    "parsync_capacity": "PARSYNC_NODE_CAPACITY",
+    "parsync_shrink_after": "PARSYNC_NODE_SHRINK_AFTER",
     **{f"parsync_{name}": f"PARSYNC_NODE_{name.upper()}S" for name in _REPEATED_OPTIONS},
 }
 """Options of a worker that make it a node -> the environment variable for the option."""
@@ -285,6 +287,8 @@ def _node_value(name: str, text: str) -> Any:
         "parsync_node": (str, "a name"),
         "parsync_slots": (int, "a whole number"),
         "parsync_score": (float, "a number"),
+        "parsync_capacity": (str, "a source"),
+        "parsync_shrink_after": (float, "a number of seconds"),
     }
     convert, right = readers.get(
         name, (lambda words: tuple(word.strip() for word in words.split(",")), "")

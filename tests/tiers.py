@@ -140,6 +140,7 @@ NO_STORY: Final[Mapping[str, str]] = {
     "docs/test_inspect.py": "system/cancel/test_celery_events.py covers it",
     "system/place/test_kept_back.py": "unit/test_kept_back.py covers it without a stack",
     "system/deploy/test_prometheus.py": "system/serve/test_serve_metrics.py covers it",
+    "system/dev/test_models_example.py": "unit/test_models_example.py covers it without a stack",
     "system/damage/test_quarantine.py": "system/damage/test_damage.py covers it",
     "system/place/test_shards.py": "system/redis_cluster/test_whole.py covers it",
     "system/lose_a_node/test_short_lease.py": "system/lose_a_node/test_standstill.py covers it",

@@ -46,6 +46,15 @@ QUEUE_LABEL: Final = "celery.queue"
 TAINT_LABEL: Final = f"{RESERVED_PREFIX}taint"
 """A node's label for each of its taints; a task's label for all taints that it tolerates."""
 
+TRANSIENT_LABEL: Final = "transient"
+"""The label of a node that may leave with a notice of seconds (--parsync-transient)."""
+
+TRANSIENT: Final = "yes"
+"""The value of TRANSIENT_LABEL."""
+
+UNINTERRUPTED: Final = (TRANSIENT_LABEL, "!*")
+"""The condition of a task with interruptible=False."""
+
 SHARED_LABEL: Final = (f"{RESERVED_PREFIX}devices", "shared")
 """The label of a node whose devices are shared: tasks that need no device may go there."""
 
@@ -169,6 +178,11 @@ class Resources:
                 f"{size} resources and values of labels are too many: there may be {MAX_WORDS}"
             )
         return cls.made(count, amounts, [*marks, *reserved])
+
+
+def is_interruptible(kind: str) -> bool:
+    """Return whether the tasks of a kind may be recalled when their node shrinks."""
+    return " {}:{} ".format(*UNINTERRUPTED) not in f"{kind} "
 
 
 def refuse_reserved(label: str) -> None:

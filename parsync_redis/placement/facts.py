@@ -20,6 +20,7 @@ class NodeFacts:
     down_ms: when the node was found down (server time).
     booked: the task that the node is kept for, if this keeps the judged task away; else ''.
     held_back: the node holds back the task's name, because such tasks fail there.
+    gives: what the node gives now, if that is less than it offers: 'gives 6 of its 10 slots now'.
     score: of the node, see Node.
     """
 
@@ -34,6 +35,7 @@ class NodeFacts:
     knows: bool = True
     booked: str = ""
     held_back: bool = False
+    gives: str = ""
     score: float = 1.0
 
     @property

@@ -323,4 +323,4 @@ def _node(node: NodeRecord) -> str:
         field: getattr(node, field)
         for field in ("state", "inc", "drain", "first", "span", "ahead", "score")
     }
-    return text.NODE_LINE.write(**values, offer=node.offer.text)
+    return text.NODE_LINE.write(**values, capacity=node.capacity or None, offer=node.offer.text)

@@ -10,6 +10,7 @@ from parsync_lab import Stopped
 from parsync_redis.cli.common import Json, print_table
 
 from .measuring import measuring
+from .replay_serving import serving
 
 app = typer.Typer(
     no_args_is_help=True, help="Replay the trace of a real cluster with our own schedulers."
@@ -89,6 +90,9 @@ def _gpu(
     )
     if files:
         print("written: " + ", ".join(map(str, files)), file=sys.stderr)
+
+
+app.command("serving")(serving)
 
 
 @app.command("report")

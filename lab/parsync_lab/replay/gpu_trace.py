@@ -4,22 +4,17 @@ A node offers its CPU, its memory and its GPUs as devices. A pod needs amounts o
 and a share of one GPU or whole GPUs; `gpu_spec` names the models that it accepts.
 """
 
-import csv
-import gzip
-import lzma
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.amount import THOUSANDTHS
-from parsync_redis.model.ids import is_name, shown
 from parsync_redis.model.limits import MAX_SLOTS
 from parsync_redis.model.needs import Resources
 
-from ..simulate.trace import open_text
+from .rows import Row, read_rows
 
 NODE_FILES: Final = "openb_node_list*.csv*"
 POD_FILES: Final = "openb_pod_list*.csv*"
@@ -37,8 +32,6 @@ POD_COLUMNS: Final = (
 MOST_GPUS: Final = 32
 """The maximum number of GPUs of a node: with other amounts and labels it has 64 words."""
 
-MOST_TIME_S: Final = 10**12
-WHOLE_NUMBER_RULE: Final = "a whole number, 0 or more"
 
 T = TypeVar("T", "GpuNode", "Pod")
 
@@ -158,26 +151,9 @@ def _only(folder: Path, pattern: str) -> Path:
     return files[0]
 
 
-def _read(path: Path, columns: Sequence[str], make: Callable[["_Row"], T]) -> list[T]:
-    try:
-        with open_text(path) as file:
-            rows = list(_rows(csv.reader(file), path, columns))
-    except (
-        OSError,
-        EOFError,
-        UnicodeDecodeError,
-        csv.Error,
-        zlib.error,
-        lzma.LZMAError,
-        gzip.BadGzipFile,
-    ) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}") from None
-    if not rows:
-        raise InvalidInput(
-            f"{path} is empty: below the names of its columns it must have a line for each of them"
-        )
+def _read(path: Path, columns: Sequence[str], make: Callable[[Row], T]) -> list[T]:
     records: dict[str, T] = {}
-    for row in rows:
+    for row in read_rows(path, columns):
         record = make(row)
         if record.name in records:
             raise row.error(f"{record.name} is there twice: each must have a name of its own")
@@ -185,62 +161,7 @@ def _read(path: Path, columns: Sequence[str], make: Callable[["_Row"], T]) -> li
     return list(records.values())
 
 
-def _rows(lines: Iterable[list[str]], path: Path, columns: Sequence[str]) -> Iterator["_Row"]:
-    lines = iter(lines)
-    head = [name.strip() for name in next(lines, [])]
-    if missing := [name for name in columns if name not in head]:
-        has = ", ".join(head[:12]) or "no columns"
-        raise InvalidInput(
-            f"{path} has no column {', '.join(missing)}: it has {has}, and needs "
-            f"{', '.join(columns)}"
-        )
-    for number, line in enumerate(lines, 2):
-        if line:
-            yield _Row(path, number, dict(zip(head, line, strict=False)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    path: Path
-    number: int
-    values: Mapping[str, str]
-
-    def error(self, fault: str) -> InvalidInput:
-        return InvalidInput(f"{self.path}, line {self.number}: {fault}")
-
-    def text(self, column: str) -> str:
-        if column not in self.values:
-            raise self.error(f"there is no {column}: a line must have a value for each column")
-        return self.values[column].strip()
-
-    def whole(self, column: str, most: int = 10**12, right: str = WHOLE_NUMBER_RULE) -> int:
-        text = self.text(column)
-        if not (text.isascii() and text.isdecimal() and len(text) <= 13 and int(text) <= most):
-            raise self.error(f"{column} {text[:40]!r} is not valid: it must be {right}")
-        return int(text)
-
-    def seconds(self, column: str) -> float:
-        text = self.text(column)
-        try:
-            value = float(text)
-        except ValueError:
-            value = -1.0
-        if not 0 <= value <= MOST_TIME_S:
-            raise self.error(
-                f"{column} {text[:40]!r} is not valid: it must be a number of seconds, 0 or more"
-            )
-        return value
-
-    def named(self, column: str) -> str:
-        text = self.text(column)
-        if not is_name("node name", text):
-            raise self.error(
-                f"{column} {shown(text)} is not valid: it must be 1 to 128 letters, digits or _.@-"
-            )
-        return text
-
-
-def _node(row: _Row) -> GpuNode:
+def _node(row: Row) -> GpuNode:
     gpus = row.whole("gpu", MOST_GPUS, f"a whole number from 0 to {MOST_GPUS}")
     node = GpuNode(
         row.named("sn"), row.whole("cpu_milli"), row.whole("memory_mib"), gpus, row.text("model")
@@ -249,7 +170,7 @@ def _node(row: _Row) -> GpuNode:
     return node
 
 
-def _pod(row: _Row) -> Pod:
+def _pod(row: Row) -> Pod:
     count = row.whole("num_gpu", MOST_GPUS, f"a whole number from 0 to {MOST_GPUS}")
     share = row.whole("gpu_milli", THOUSANDTHS, "a whole number from 0 to 1000") if count else 0
     if (count and not share) or (count > 1 and share < THOUSANDTHS):
@@ -267,7 +188,7 @@ def _pod(row: _Row) -> Pod:
     return pod
 
 
-def _check(row: _Row, make: Callable[[], object]) -> None:
+def _check(row: Row, make: Callable[[], object]) -> None:
     """Let the product check names and amounts."""
     try:
         make()

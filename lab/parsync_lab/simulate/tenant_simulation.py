@@ -1,10 +1,9 @@
 """A simulation of tenants: the schedulers share the nodes among them, in virtual time.
 
 The schedulers' plans go to the store in memory, as in a replay of a trace (replay/replay.py). At
-each step tasks end, tasks come, and the schedulers that hear something carry out plans by turns in
-random order. They hear what scheduler processes hear: ticks, and the store's messages. A step is
-shorter than a tick, so a slot that becomes free is given without a wait for the next tick. Steps
-in which nothing happens are left out.
+each step tasks end, tasks come, and the schedulers that hear something carry out plans
+(virtual_schedulers.py). A step is shorter than a tick, so a slot that becomes free is given without
+a wait for the next tick. Steps in which nothing happens are left out.
 """
 
 import heapq
@@ -20,7 +19,7 @@ from parsync_redis.errors import BrokenContract
 from parsync_redis.model.apps import KnownTasks, offer_with
 from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.model.needs import Resources
-from parsync_redis.model.options import Strategy, TaskOptions
+from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Place
 from parsync_redis.model.policy import Policy, TenantEntry
 from parsync_redis.model.task import Submission
@@ -31,17 +30,15 @@ from parsync_redis.scheduler.leader.backfill import BackfillDuty
 from parsync_redis.scheduler.leader.used_shares import UsedShareDuty
 from parsync_redis.scheduler.process.booking_reader import BookingReader
 from parsync_redis.scheduler.process.membership import RENEWALS_PER_LEASE
-from parsync_redis.scheduler.process.plan_runner import PlanRunner
 from parsync_redis.store.cluster import DEFAULT_LEASE_S
 from parsync_redis.store.store import Store
 
 from ..replay.virtual_store import VirtualStore
 from .parameters import SIM_NODE_SLOTS, Parameters
 from .simulation import Progress
+from .virtual_schedulers import VirtualSchedulers
 
 TENANT_TASK: Final = "work"
-TURNS_OF_STEP: Final = 200
-"""The most round trips of a step."""
 PASS_S: Final = DEFAULT_LEASE_S / RENEWALS_PER_LEASE
 """Seconds between two passes of the leader."""
 
@@ -142,23 +139,19 @@ class TenantSimulation:
         self._memory = VirtualStore("simulated")
         self._store = cast(Store, self._memory)
         rng_seed, *core_seeds = dice.spawn(1 + parameters.schedulers)
-        self._rng = np.random.default_rng(rng_seed)
-        self.cores = [
-            Core(
-                f"s{number}",
-                parameters.partitions,
-                Strategy.QUALITY,
-                float("inf"),
-                np.random.default_rng(seed),
-            )
-            for number, seed in enumerate(core_seeds)
-        ]
+        self._schedulers = VirtualSchedulers(
+            self._memory,
+            parameters.partitions,
+            core_seeds,
+            np.random.default_rng(rng_seed),
+            self._start,
+        )
+        self.cores = self._schedulers.cores
         self._times = self._memory.times.setdefault(TENANT_TASK, RunTimes())
         tenants = {"*": TenantEntry(half_life_s=half_life_s)} if half_life_s else {}
         self._policy = Policy(tenants=tenants)
         for core in self.cores:
             core.on_policy(self._policy)
-        self._runners = [PlanRunner(self._store, core) for core in self.cores]
         self._readers = [
             BookingReader(self._store, core, parameters.gap_s, DEFAULT_LEASE_S)
             for core in self.cores
@@ -167,8 +160,6 @@ class TenantSimulation:
         self._used_shares = UsedShareDuty(self._store)
         self._books = books
         self._led_s = 0.0
-        # the schedulers that have something to do, by number
-        self._busy = set(range(len(self.cores)))
         # a heap of (end, number of the placement, tenant, place)
         self._running: list[tuple[float, int, str, Place]] = []
         self._held: dict[str, int] = defaultdict(int)
@@ -182,15 +173,13 @@ class TenantSimulation:
     def run(self, progress: Progress, end_s: float = inf) -> TenantMeasure:
         """Play all steps until `end_s`, or until all tasks have ended."""
         self._register()
-        members = self.parameters.schedulers
-        for ordinal, core in enumerate(self.cores):
-            core.on_members(ordinal, members)
+        self._schedulers.begin()
         steps = round(min(end_s / self._step_s, 1e15))
         number = 0
         quiet = 0  # steps since anything happened
         while number < steps and (self._arrivals or self._waiting or self._running):
             number += 1
-            if quiet > self._steps_of_tick * members:
+            if quiet > self._steps_of_tick * len(self.cores):
                 number = max(number, min(steps, self._next_step()))
             quiet = 0 if self._step(number) else quiet + 1
             progress(number / steps if end_s < inf else self.measure.placements / self._count)
@@ -211,15 +200,8 @@ class TenantSimulation:
         tick, steps_since_tick = divmod(number, self._steps_of_tick)
         if steps_since_tick == 0:
             self._lead(tick, now_s)
-            for core in self.cores:
-                core.on_tick(tick)
-            self._busy.update(range(len(self.cores)))
-        self._hear()
-        for _ in range(TURNS_OF_STEP):
-            if not self._busy:
-                break
-            for index in self._rng.permutation(sorted(self._busy)).tolist():
-                self._turn(index, now_s)
+            self._schedulers.on_tick(tick)
+        self._schedulers.work(now_s)
         if happened or self.measure.placements > placements or steps_since_tick == 0:
             self.measure.slots_held.append((now_s, dict(self._held)))
         return bool(happened or self.measure.placements > placements)
@@ -243,31 +225,6 @@ class TenantSimulation:
         used_shares = SharesByTenant.of(fields).at(self._memory.now_ms, self._policy)
         for core in self.cores:
             core.queue.set_used_shares(used_shares)
-
-    def _hear(self) -> None:
-        """Give the schedulers the messages that the store has published for them."""
-        for channel, text in self._memory.published:
-            index = int(channel.rpartition(":s")[2])
-            word, *numbers = text.split()
-            if word == "freed":
-                self.cores[index].on_freed(int(numbers[0]))
-            else:
-                self.cores[index].on_wake(0)
-            self._busy.add(index)
-        self._memory.published.clear()
-
-    def _turn(self, index: int, now_s: float) -> None:
-        """Carry out one plan of a scheduler."""
-        core = self.cores[index]
-        runner = self._runners[index]
-        runner.wake_if_due(now_s)
-        plan = core.plan(confirm=False)
-        if not plan:
-            self._busy.discard(index)
-            return
-        runner.carry_out(plan, lambda: now_s)
-        self._start(core, now_s)
-        self._hear()
 
     def _register(self) -> None:
         commands = self._store.commands

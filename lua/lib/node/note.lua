@@ -27,15 +27,29 @@ local function note_of(node, note)
   return note == '' and node.state == 'suspect' and 'why it is suspect is lost' or note
 end
 
--- tell_change: add the event of a change of a node's drain or state, if there was a change.
-local function tell_change(node, old_state, old_drain, note)
+-- capacity_event: return the event of a node that begins or ceases to give less than it offers, and
+-- what it gives; nil for another change of the capacity.
+local function capacity_event(capacity, old_capacity)
+  local given = string.match(capacity or '', '^[^?]*')
+  local was_given = string.match(old_capacity or '', '^[^?]*')
+  if (given == '') ~= (was_given == '') then
+    return given ~= '' and 'shrank' or 'grew', given
+  end
+end
+
+-- tell_change: add the events of a change of a node, as far as it has changed.
+local function tell_change(node, old, note)
   local drains = {['0'] = 'undrained', ['1'] = 'drained', ['2'] = 'drain_over'}
   local states = {suspect = 'suspect', leaving = 'leaving'}
-  states.up = old_state == 'suspect' and 'trusted' or nil
-  local event = node.drain ~= old_drain and drains[node.drain]
-  event = event or node.state ~= old_state and states[node.state]
+  states.up = old.state == 'suspect' and 'trusted' or nil
+  local event = node.drain ~= old.drain and drains[node.drain]
+  event = event or node.state ~= old.state and states[node.state]
   local has_reason = event == 'drained' or event == 'drain_over' or event == 'suspect'
   if event then
     note_event(event, {node = node.name, why = has_reason and note or nil})
+  end
+  local change, given = capacity_event(node.capacity, old.capacity)
+  if change then
+    note_event(change, {node = node.name, why = given})
   end
 end

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 from typing import Final
 
 from redis.exceptions import RedisError
@@ -14,6 +15,9 @@ from redis.exceptions import RedisError
 from ...errors import ParsyncError, ServerUnreachable
 from ...health_file import HealthFile
 from ...model.apps import TASKS_LABEL
+from ...model.capacity import slots_given
+from ...model.limits import MAX_BATCH
+from ...model.needs import is_interruptible
 from ...model.node import NO_PROCESS, STANDS_STILL
 from ...settings import Settings
 from ...store.cluster import ClusterConfig, join_cluster
@@ -23,12 +27,15 @@ from .lease import LeaseKeeper, Order, Report, shorten_timeouts
 from .loop_watch import BEAT_S, LoopWatch, whereabouts
 from .node_state import LEAVING_S, AgentState, Offered
 from .runs import Run, RunKey
+from .sources import SILENT_S
 from .worker_port import WorkerPort
 
 log = logging.getLogger("parsync.agent")
 
 LOG_WAITING_S: Final = 3.0
 """Interval at which a node that is not up logs the reason, in seconds."""
+RECALL_GRACE_S: Final = 5.0
+"""Seconds that a recalled run has from SIGTERM until it is killed."""
 NEWS_CHECK_S: Final = 0.1
 """Interval at which the renewer looks for messages of the guard, in seconds."""
 
@@ -77,6 +84,8 @@ class Renewer:
                 if config is not None:
                     node.isolation.begin()
                     if not node.inc:
+                        if (reader := node.spec.capacity.reader) is not None:
+                            reader.asked.wait(SILENT_S)
                         self.register(store, config)
                     self.renew(store, config)
                 backoff.well()
@@ -156,7 +165,13 @@ class Renewer:
         spec.tell(store)  # the offer is told first, so that no submit is refused
         inc, _ = store.run(
             commands.register_node(
-                partition, spec.name, node.inc, spec.score, spec.offer.text, spec.room
+                partition,
+                spec.name,
+                node.inc,
+                spec.score,
+                spec.offer.text,
+                spec.room,
+                spec.capacity.of(spec.offer),
             )
         )
         node.partition = partition
@@ -189,26 +204,29 @@ class Renewer:
         node = self._node
         processes = self._port.processes
         node.spec.follow(processes, self._port.queues)
-        behind = frozenset[RunKey]() if node.spec.room else node.runs.behind(node.spec.offer.slots)
-        return Offered(node.spec.note, processes == 0, behind)
+        slots = slots_given(node.spec.offer, node.spec.capacity.of(node.spec.offer))
+        behind = frozenset[RunKey]() if node.spec.room else node.runs.behind(slots)
+        return Offered(node.spec.note, node.spec.offer.text, processes == 0, behind)
 
     def _tell_offer(self, store: Store, config: ClusterConfig) -> None:
-        """Tell the server the offer if the pool, the queues or the runs behind slots changed."""
+        """Tell the server the offer and the capacity, if they or the runs behind slots changed."""
         node = self._node
         spec = node.spec
         offered = self._seen
-        if offered == node.told_offer:
+        told_offer = node.told_offer
+        if offered is None or offered == told_offer:
             return
         node.told_offer = None
         word, *_ = store.run(
-            store.commands.set_node(node.partition, node.name, "offer", node.inc, spec.note)
+            store.commands.set_node(node.partition, node.name, "offer", node.inc, offered.note)
         )
         if word == "gone":
             return  # another process has the name: the next renewal says so
-        spec.tell(store)
-        self._deal(store, config)
+        if told_offer is None or told_offer.offer != offered.offer:
+            spec.tell(store)
+            self._deal(store, config)
         node.told_offer = offered
-        log.info("node %s offers now: %s", node.name, spec.offer.text)
+        log.info("node %s offers now: %s", node.name, offered.note)
 
     def renew(self, store: Store, config: ClusterConfig) -> bool:
         """Renew the lease and end runs that must not go on.
@@ -217,6 +235,7 @@ class Renewer:
         """
         node = self._node
         self._watch()
+        self.kill_recalled()
         if node.leaving and not node.said_leaving:
             store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
             node.said_leaving = True
@@ -226,8 +245,38 @@ class Renewer:
         reports = node.isolation.keep(store, self._keeper, order)
         taken = [self._take(store, config, report) for report in reports]
         if all(taken) and not node.leaving:
-            self._tell_offer(store, config)  # last: the lease is kept, whatever happens here
+            # last: the lease is kept, whatever happens here
+            self._tell_offer(store, config)
+            self._shrink(store)
         return all(taken)
+
+    def _shrink(self, store: Store) -> None:
+        """Recall the newest runs beyond the capacity, if the node has held too much for too long.
+
+        Tasks with interruptible=False are left alone.
+        """
+        node = self._node
+        spec = node.spec
+        going = node.runs.going()
+        if not spec.capacity.is_exceeded(going, spec.offer):
+            return
+        runs = sorted(going, key=lambda run: run.place.since_ms)[-MAX_BATCH:]
+        records = store.run(
+            store.commands.read_tasks([run.place.task for run in runs], extras=False)
+        )
+        candidates = [
+            run
+            for run, record in zip(runs, records, strict=True)
+            if not run.ending and record.line and is_interruptible(record.line.kind)
+        ]
+        beyond = spec.capacity.beyond(candidates, going, spec.offer)
+        if beyond:
+            log.warning(
+                "node %s holds more than its capacity: it recalls %s",
+                node.name,
+                ", ".join(run.place.task for run in beyond),
+            )
+        self.recall(beyond, f"{node.name} shrank")
 
     def _take(self, store: Store, config: ClusterConfig, report: Report) -> bool:
         """Do what the reply to a renewal asks for.
@@ -258,7 +307,7 @@ class Renewer:
             store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
         self.end_runs([run for run in node.runs.open() if run.place.inc != node.inc])
         if report.drain == "2":  # the deadline of its drain is over
-            self.end_runs(node.runs.open(), "recalled")
+            self.recall(node.runs.open(), "its node is drained")
         # tasks are accepted only now: without a lease no run may start
         if self._listens != node.inc:
             self._listens = node.inc
@@ -290,11 +339,39 @@ class Renewer:
                 "node %s gets tasks again: nothing keeps its tasks from starting", node.name
             )
 
-    def end_runs(self, runs: list[Run], ending: str = "SIGKILL") -> None:
+    def end_runs(self, runs: list[Run]) -> None:
         """Kill runs without reporting their end: their tasks are placed elsewhere."""
         for run in runs:
             if run.request is None:
                 run.unwanted = "recalled"
-            elif not run.ending:
-                run.ending = ending
+            elif run.ending in ("", "recalled"):
+                run.ending = "SIGKILL"
+                self._port.kill(run.request)
+
+    def recall(self, runs: Iterable[Run], why: str) -> None:
+        """End runs in favour of other nodes: their tasks go back, and these starts do not count.
+
+        A run gets SIGTERM, and is killed by `kill_recalled` if it goes on. A pool that cannot end a
+        run lets it go on to its end. A run that has not begun is not begun. Repeated calls change
+        nothing.
+
+        why: the reason in the history of the task.
+        """
+        for run in runs:
+            if run.ending or run.unwanted:
+                continue
+            run.why = why
+            if run.request is None:
+                run.unwanted = "recalled"
+            else:
+                run.ending = "recalled"
+                run.recalled_s = time.monotonic()
+                self._port.kill(run.request, "SIGTERM")
+
+    def kill_recalled(self) -> None:
+        """Kill the recalled runs that go on RECALL_GRACE_S after their SIGTERM."""
+        now_s = time.monotonic()
+        for run in self._node.runs.going():
+            if run.request is not None and 0 < run.recalled_s < now_s - RECALL_GRACE_S:
+                run.recalled_s = 0.0
                 self._port.kill(run.request)

@@ -28,6 +28,7 @@ class Run:
     request: the worker's request, None before.
     outcome: how the run ended, '' while it has not.
     ending: the signal by which the agent has ended the run, or "recalled".
+    recalled_s: when the run was recalled (monotonic seconds), 0 if it was not, or was killed since.
     unwanted: "cancelled" or "recalled" if the run must not be handed to the worker any more; any
         thread may set this.
     flaw: what is wrong with the message or the result.
@@ -55,6 +56,7 @@ class Run:
     request: RunRequest | None = None
     outcome: str = ""
     ending: str = ""
+    recalled_s: float = 0.0
     unwanted: str = ""
     flaw: str = ""
     unstored: bool = False
@@ -93,11 +95,6 @@ class Run:
         return not self.waits and (not self.outcome or not self.is_simple)
 
     @property
-    def why_recalled(self) -> str:
-        """Why the start does not count: the node is drained, or the run could not begin."""
-        return "its node is drained" if self.ending == "recalled" else self.why
-
-    @property
     def key(self) -> RunKey:
         """The run's key in the table."""
         return self.place.task, self.place.attempt, self.place.slot
@@ -132,11 +129,13 @@ class Runs:
             return True
 
     def behind(self, slots: int) -> frozenset[RunKey]:
-        """Return the keys of the runs that hold a slot behind a node's first `slots` slots."""
+        """Return the keys of all runs if one holds a slot behind a node's first `slots` slots.
+
+        Then the end of any run may give back a slot.
+        """
         with self._lock:
-            return frozenset(
-                key for key, run in self._runs.items() if max(run.place.slots) >= slots
-            )
+            is_behind = any(max(run.place.slots) >= slots for run in self._runs.values())
+            return frozenset(self._runs) if is_behind else frozenset()
 
     def waiting(self) -> list[Run]:
         """Return the runs that wait to be started, in the order in which they came."""
