@@ -323,4 +323,5 @@ def _node(node: NodeRecord) -> str:
         field: getattr(node, field)
         for field in ("state", "inc", "drain", "first", "span", "ahead", "score")
     }
-    return text.NODE_LINE.write(**values, offer=node.offer.text)
+    until = node.notice and node.notice.text
+    return text.NODE_LINE.write(**values, until=until, offer=node.offer.text)

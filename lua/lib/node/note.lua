@@ -3,6 +3,7 @@
 -- node says why the node is suspect. Other nodes have no note.
 
 --- @include cluster/events
+--- @include node/notice
 
 -- is_terms: return whether a note is the terms of a drain.
 local function is_terms(note)
@@ -27,15 +28,31 @@ local function note_of(node, note)
   return note == '' and node.state == 'suspect' and 'why it is suspect is lost' or note
 end
 
--- tell_change: add the event of a change of a node's drain or state, if there was a change.
-local function tell_change(node, old_state, old_drain, note)
+-- tell_notice: add the event of a change of a node's notice.
+local function tell_notice(node)
+  if not node.notice then
+    note_event('stays', {node = node.name})
+  elseif is_over(node) then
+    note_event('notice_over', {node = node.name})
+  else
+    local seconds = math.ceil((string.match(node.notice, '^%d+') - now_ms()) / 1000)
+    note_event('noticed', {node = node.name, why = string.format('in %d s', math.max(0, seconds))})
+  end
+end
+
+-- tell_change: add the event of a change of a node's drain, state or notice, if there was a change.
+-- old: the record before the change
+local function tell_change(node, old, note)
   local drains = {['0'] = 'undrained', ['1'] = 'drained', ['2'] = 'drain_over'}
   local states = {suspect = 'suspect', leaving = 'leaving'}
-  states.up = old_state == 'suspect' and 'trusted' or nil
-  local event = node.drain ~= old_drain and drains[node.drain]
-  event = event or node.state ~= old_state and states[node.state]
+  states.up = old.state == 'suspect' and 'trusted' or nil
+  local event = node.drain ~= old.drain and drains[node.drain]
+  event = event or node.state ~= old.state and states[node.state]
   local has_reason = event == 'drained' or event == 'drain_over' or event == 'suspect'
   if event then
     note_event(event, {node = node.name, why = has_reason and note or nil})
+  end
+  if node.notice ~= old.notice then
+    in_full().tell_notice(node)
   end
 end

@@ -7,7 +7,9 @@
 -- slots: here the offer begins
 -- Behind span, `ahead=3` says that three waiting seats behind the slots are open, and `ahead=-2`
 -- that the last two slots are shut, because what runs behind the slots has their processes. Other
--- nodes without waiting seats lack the word.
+-- nodes without waiting seats lack the word. Then, `until=1795806395734,own` is the notice of a node
+-- that leaves (node/notice.lua).
+--- @include node/notice
 
 -- parse_node: return the record as a table, nil for any other text. Sizes are bounded, so that no
 -- loop over a span is long.
@@ -18,9 +20,14 @@ local function parse_node(name, text)
   local state, inc, drain, first, span, suffix =
     string.match(text, '^(%l+) inc=(%d+) drain=([012]) first=(%d+) span=(%d+)( .*)$')
   local ahead, behind = string.match(suffix or '', '^ ahead=(%-?%d%d?%d?%d?%d?)( .*)$')
-  local score, offer = string.match(behind or suffix or '', '^ score=([%d.e+-]+) ([^\n]*)$')
+  behind = behind or suffix or ''
+  local notice, after_notice = string.match(behind, '^ until=(%d+[,a-z]*)( .*)$')
+  local score, offer = string.match(after_notice or behind, '^ score=([%d.e+-]+) ([^\n]*)$')
   local slots = string.match((offer or '') .. ' ', '^slots=(%d+) ')
   if not slots or not tonumber(score) or #inc > 15 or #first > 8 or #span > 5 then
+    return nil
+  end
+  if notice and not is_notice(notice) then
     return nil
   end
   local is_known = string.find(' up suspect leaving down ', ' ' .. state .. ' ', 1, true)
@@ -39,6 +46,7 @@ local function parse_node(name, text)
     offer = offer,
     slots = tonumber(slots),
     ahead = tonumber(ahead),
+    notice = notice,
   }
 end
 
@@ -57,21 +65,24 @@ end
 -- write_node: write the record of a node.
 local function write_node(nodes, node)
   local ahead = node.ahead and string.format(' ahead=%d', node.ahead) or ''
+  local notice = node.notice and ' until=' .. node.notice or ''
   redis.call('HSET', nodes, node.name, string.format(
-    '%s inc=%s drain=%s first=%d span=%d%s score=%s %s',
-    node.state, node.inc, node.drain, node.first, node.span, ahead, node.score, node.offer))
+    '%s inc=%s drain=%s first=%d span=%d%s%s score=%s %s', node.state, node.inc, node.drain,
+    node.first, node.span, ahead, notice, node.score, node.offer))
 end
 
 -- usable: return whether a slot or waiting seat may be claimed when it has no lease.
 local function usable(node, slot)
   return node.state == 'up' and node.drain == '0' and slot < node.slots + (node.ahead or 0)
+    and not is_over(node)
 end
 
 -- open_bits: return the first bit of a node that takes claims, and the number of its slots and open
--- waiting seats. Return nil for any other text.
+-- waiting seats. Return nil for any other text. The last class has no letter of `over`.
 local function open_bits(text)
   local first, ahead, slots = string.match(text,
-    '^up inc=%d+ drain=0 first=(%d+) span=%d+%f[%D]( ?[ahed=%d-]*) score=%S+ slots=(%d+)')
+    '^up inc=%d+ drain=0 first=(%d+) span=%d+%f[%D]( ?[ahed=%d-]*)[ until=%d,ow]* score=%S+ '
+      .. 'slots=(%d+)')
   if first and #first < 9 and #slots < 6 then
     return first + 0, slots + (string.match(ahead, '^ ahead=(%-?%d+)$') or 0)
   end

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ...model.apart import undeclared
 from ...model.needs import Resources, is_resources, parse_needs, parse_resources
+from ...model.node import Notice
 from ...model.place import Place
 from .records import World
 
@@ -16,7 +17,7 @@ class NodeRecord:
 
     first, span: its bits are first .. first + span - 1. moved: its counter. ahead: the number of
     its open waiting seats; None for a node without waiting seats; below 0, minus the number of its
-    shut slots. inbox: doorbells, the newest first.
+    shut slots. notice: when it leaves. inbox: doorbells, the newest first.
     """
 
     name: str
@@ -30,6 +31,7 @@ class NodeRecord:
     amounts_left: dict[str, int] = field(default_factory=dict)
     moved: int = 0
     ahead: int | None = None
+    notice: Notice | None = None
     inbox: "deque[Place]" = field(default_factory=deque)
 
     @property
@@ -39,7 +41,8 @@ class NodeRecord:
 
     def usable(self, slot: int) -> bool:
         """Return whether the slot or waiting seat may be claimed when it has no lease."""
-        return self.state == "up" and not self.drain and slot < self.offer.slots + (self.ahead or 0)
+        is_open = self.state == "up" and not self.drain and not (self.notice and self.notice.over)
+        return is_open and slot < self.offer.slots + (self.ahead or 0)
 
 
 def amounts_of(needs_or_amounts: str) -> tuple[tuple[str, int], ...]:

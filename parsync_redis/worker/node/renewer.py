@@ -257,7 +257,7 @@ class Renewer:
         if node.leaving and report.state == "up":  # the server has lost the state `leaving`
             store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
         self.end_runs([run for run in node.runs.open() if run.place.inc != node.inc])
-        if report.drain == "2":  # the deadline of its drain is over
+        if report.drain in ("2", "3"):  # the time of its drain or of its notice is over
             self.end_runs(node.runs.open(), "recalled")
         # tasks are accepted only now: without a lease no run may start
         if self._listens != node.inc:
