@@ -162,7 +162,7 @@ class WorkerPort:
     def terminate(self, request: Any, signal: str) -> None:
         """Do nothing: a function ends when the schedule says so."""
 
-    def kill(self, request: Any) -> None:
+    def kill(self, request: Any, signal: str = "SIGKILL") -> None:
         """Do nothing, for the same reason."""
 
     def tell_results(self, store: Store) -> None:

@@ -105,6 +105,9 @@ class Pool(Protocol):
     def apply_async(self, target: Callback, args: tuple[object, ...], **options: object) -> object:
         """Have the pool call `target(*args)`; return the pool's handle of that call."""
 
+    def terminate_job(self, pid: int, signal: int) -> None:
+        """Send a signal to a process of the pool; raises NotImplementedError without processes."""
+
 
 class Request(Protocol):
     """A request that request.py has derived from Celery's: a task that the worker has received."""
@@ -118,8 +121,8 @@ class Request(Protocol):
     def terminate(self, pool: Pool, signal: str | None = None) -> None:
         """End the run with a signal."""
 
-    def drop(self, pool: Pool) -> None:
-        """Kill the run without reporting its end."""
+    def drop(self, pool: Pool, signal: str = "SIGKILL") -> None:
+        """End the run by a signal without reporting its end."""
 
 
 class Backend(Protocol):

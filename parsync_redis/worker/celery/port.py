@@ -113,10 +113,10 @@ class CeleryWorker:
         except NotImplementedError:
             _cannot_end(request)
 
-    def kill(self, request: RunRequest) -> None:
-        """Kill a run, if the pool has processes."""
+    def kill(self, request: RunRequest, signal: str = "SIGKILL") -> None:
+        """End a run whose task goes back, if the pool has processes."""
         try:
-            cast(Request, request).drop(self._worker.pool)
+            cast(Request, request).drop(self._worker.pool, signal)
         except NotImplementedError:
             _cannot_end(request)
 

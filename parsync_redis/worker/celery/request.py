@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from signal import SIGTERM
+from signal import SIGTERM, Signals
 from typing import Final
 
 from billiard.einfo import ExceptionInfo, ExceptionWithTraceback
@@ -118,11 +118,16 @@ class ReportedRequest(CeleryRequest):
             self._run.failed = failed
             self._agent.reporter.ended(self._run, outcome)
 
-    def drop(self, pool: Pool) -> None:
-        """Kill the run without reporting its end, because another node has the task now."""
+    def drop(self, pool: Pool, signal: str = "SIGKILL") -> None:
+        """End the run by a signal without reporting its end, because its task goes back.
+
+        A later call may use a stronger signal.
+        """
         self._dropped_by = pool
-        if self.time_start:
-            self.cancel(pool, signal="SIGKILL", emit_retry=False)
+        if self.time_start and self._already_cancelled:
+            pool.terminate_job(self.worker_pid, Signals[signal])
+        elif self.time_start:
+            self.cancel(pool, signal=signal, emit_retry=False)
 
     def on_accepted(self, pid: int, time_accepted: float) -> object:
         """Note that the pool has begun the run; kill it if it was dropped meanwhile.
@@ -140,7 +145,11 @@ class ReportedRequest(CeleryRequest):
             raise NotBegun("its task has gone back")
         done = super().on_accepted(pid, time_accepted)
         if self._dropped_by is not None:
-            self.drop(self._dropped_by)
+            try:
+                self.drop(self._dropped_by)
+            except NotImplementedError:  # a thread: the function is not called yet
+                self._ended("lost")
+                raise NotBegun("its task has gone back") from None
         return done
 
     def reject(self, requeue: bool = False) -> object:

@@ -71,6 +71,16 @@ def memory_limit(root: Path = Path("/")) -> Limit:
     return min(limits)
 
 
+def limits_text(root: Path = Path("/")) -> str:
+    """Return what this process may use as the text of a capacity: 'slots=2 mem=4294967296'.
+
+    A slot is a whole CPU, and a process that may use less than one CPU has a slot.
+    root: where proc and sys are mounted.
+    """
+    slots = max(1, cpu_limit(root).thousandths // THOUSANDTHS)
+    return f"slots={slots} mem={memory_limit(root).thousandths // THOUSANDTHS}"
+
+
 def warn_of_limits(offer: Resources, root: Path = Path("/")) -> None:
     """Warn of each amount of an offer that is more than this process may use.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 from typing import Final
 
 from redis.exceptions import RedisError
@@ -29,6 +30,10 @@ log = logging.getLogger("parsync.agent")
 
 LOG_WAITING_S: Final = 3.0
 """Interval at which a node that is not up logs the reason, in seconds."""
+RECALL_GRACE_S: Final = 5.0
+"""Seconds that a recalled run has from SIGTERM until it is killed."""
+LEAVING_GRACE_S: Final = 1.0
+"""The same on a node that is about to leave."""
 NEWS_CHECK_S: Final = 0.1
 """Interval at which the renewer looks for messages of the guard, in seconds."""
 
@@ -217,6 +222,7 @@ class Renewer:
         """
         node = self._node
         self._watch()
+        self.kill_recalled()
         if node.leaving and not node.said_leaving:
             store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
             node.said_leaving = True
@@ -257,8 +263,10 @@ class Renewer:
         if node.leaving and report.state == "up":  # the server has lost the state `leaving`
             store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
         self.end_runs([run for run in node.runs.open() if run.place.inc != node.inc])
-        if report.drain in ("2", "3"):  # the time of its drain or of its notice is over
-            self.end_runs(node.runs.open(), "recalled")
+        if report.drain == "2":  # the deadline of its drain is over
+            self.recall(node.runs.open(), "its node is drained")
+        elif report.drain == "3":  # the time of its notice has come
+            self.recall(node.runs.open(), "its node leaves", LEAVING_GRACE_S)
         # tasks are accepted only now: without a lease no run may start
         if self._listens != node.inc:
             self._listens = node.inc
@@ -290,11 +298,39 @@ class Renewer:
                 "node %s gets tasks again: nothing keeps its tasks from starting", node.name
             )
 
-    def end_runs(self, runs: list[Run], ending: str = "SIGKILL") -> None:
+    def end_runs(self, runs: list[Run]) -> None:
         """Kill runs without reporting their end: their tasks are placed elsewhere."""
         for run in runs:
             if run.request is None:
                 run.unwanted = "recalled"
-            elif not run.ending:
-                run.ending = ending
+            elif run.ending in ("", "recalled"):
+                run.ending = "SIGKILL"
+                self._port.kill(run.request)
+
+    def recall(self, runs: Iterable[Run], why: str, grace_s: float = RECALL_GRACE_S) -> None:
+        """End runs in favour of other nodes: their tasks go back, and these starts do not count.
+
+        A run gets SIGTERM, and is killed by `kill_recalled` if it goes on after grace_s. A pool that cannot end a
+        run lets it go on to its end. A run that has not begun is not begun. Repeated calls change
+        nothing.
+
+        why: the reason in the history of the task.
+        """
+        for run in runs:
+            if run.ending or run.unwanted:
+                continue
+            run.why = why
+            if run.request is None:
+                run.unwanted = "recalled"
+            else:
+                run.ending = "recalled"
+                run.kill_s = time.monotonic() + grace_s
+                self._port.kill(run.request, "SIGTERM")
+
+    def kill_recalled(self) -> None:
+        """Kill the recalled runs that go on after the grace of their SIGTERM."""
+        now_s = time.monotonic()
+        for run in self._node.runs.going():
+            if run.request is not None and 0 < run.kill_s < now_s:
+                run.kill_s = 0.0
                 self._port.kill(run.request)

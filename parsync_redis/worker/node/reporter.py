@@ -348,7 +348,7 @@ def outcomes(commands: Commands, runs: list[Run]) -> list[Call[list[str]]]:
         recalled = [
             run for run in runs if run.outcome == "recalled" and run.unbegun == (how == "unbegun")
         ]
-        places = [(run.place, run.why_recalled) for run in recalled]
+        places = [(run.place, run.why) for run in recalled]
         delays_ms = [run.delay_ms for run in recalled]
         calls += [commands.requeue(places, how, delays_ms)] if recalled else []
     return calls

@@ -28,6 +28,8 @@ class Run:
     request: the worker's request, None before.
     outcome: how the run ended, '' while it has not.
     ending: the signal by which the agent has ended the run, or "recalled".
+    kill_s: when the run, which was recalled, is killed (monotonic seconds); 0 if it was not
+        recalled, or was killed since.
     unwanted: "cancelled" or "recalled" if the run must not be handed to the worker any more; any
         thread may set this.
     flaw: what is wrong with the message or the result.
@@ -55,6 +57,7 @@ class Run:
     request: RunRequest | None = None
     outcome: str = ""
     ending: str = ""
+    kill_s: float = 0.0
     unwanted: str = ""
     flaw: str = ""
     unstored: bool = False
@@ -91,11 +94,6 @@ class Run:
     def occupies(self) -> bool:
         """True if no other run may start in the slots yet."""
         return not self.waits and (not self.outcome or not self.is_simple)
-
-    @property
-    def why_recalled(self) -> str:
-        """Why the start does not count: the node is drained, or the run could not begin."""
-        return "its node is drained" if self.ending == "recalled" else self.why
 
     @property
     def key(self) -> RunKey:

@@ -71,8 +71,8 @@ class WorkerPort(Protocol):
     def terminate(self, request: RunRequest, signal: str) -> None:
         """End a run with a signal."""
 
-    def kill(self, request: RunRequest) -> None:
-        """Kill a run that does not count any more, without reporting its end."""
+    def kill(self, request: RunRequest, signal: str = "SIGKILL") -> None:
+        """End a run whose task goes back, by a signal; Celery hears of no end."""
 
     def tell_results(self, store: Store) -> None:
         """Tell the result backend of the tasks in the results outbox."""

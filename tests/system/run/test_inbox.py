@@ -68,7 +68,7 @@ class NoWorker:
 
     def terminate(self, request: Any, signal: str) -> None: ...
 
-    def kill(self, request: Any) -> None: ...
+    def kill(self, request: Any, signal: str = "SIGKILL") -> None: ...
 
     def tell_results(self, store: Store) -> None: ...
 
@@ -294,8 +294,8 @@ def test_a_task_that_waits_for_its_hand_over_may_be_cancelled_or_recalled(
             node.agent.reconciler.end_cancelled(node.store),
         )
     else:
-        node.deliveries.meanwhile = lambda: node.agent.renewer.end_runs(
-            node.agent.node.runs.open(), "recalled"
+        node.deliveries.meanwhile = lambda: node.agent.renewer.recall(
+            node.agent.node.runs.open(), "n1 shrank"
         )
     node.inbox.start(node.consumer)
     node.until(

@@ -1,0 +1,133 @@
+"""A recall: a run is ended in favour of another node, softly first, and its start does not count."""
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from parsync_redis.model.needs import Resources
+from parsync_redis.model.place import Place
+from parsync_redis.settings import Settings
+from parsync_redis.store.store import Store
+from parsync_redis.worker.isolation.machine import Isolation
+from parsync_redis.worker.isolation.tie import NotBegun
+from parsync_redis.worker.node.loop_watch import LoopWatch
+from parsync_redis.worker.node.node import NodeSpec
+from parsync_redis.worker.node.node_state import AgentState
+from parsync_redis.worker.node.renewer import RECALL_GRACE_S, Renewer
+from parsync_redis.worker.node.reporter import Reporter, outcomes
+from parsync_redis.worker.node.runs import Run
+from tests.system.run.test_inbox import NoWorker
+from tests.unit.test_request import placed_request, run_of
+
+
+class Worker(NoWorker):
+    """The port of a worker that notes which runs it was asked to end."""
+
+    def __init__(self) -> None:
+        self.signals: list[tuple[str, str]] = []
+
+    def kill(self, request: Any, signal: str = "SIGKILL") -> None:
+        self.signals.append((request.id, signal))
+
+
+def renewer_and_runs(*ids: str) -> tuple[Renewer, Worker, list[Run]]:
+    """Return a renewer whose node runs these tasks; the request of `waits` is not made yet."""
+    settings = Settings.load(url="redis://127.0.0.1:1/0", cluster="recalls")
+    node = AgentState(NodeSpec("n1", Resources.of(len(ids)), 1.0), Isolation())
+    worker = Worker()
+    runs = [Run(Place(id, "1@1", 0, "n1", (slot,), 1, 0)) for slot, id in enumerate(ids)]
+    for run in runs:
+        assert node.runs.enter(run)
+        if run.place.task != "waits":
+            run.request = SimpleNamespace(id=run.place.task, time_start=1.0)
+    return Renewer(settings, node, worker, LoopWatch()), worker, runs
+
+
+def test_a_recalled_run_is_asked_to_end_once_and_killed_after_the_grace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    renewer, worker, runs = renewer_and_runs("a", "b", "waits")
+    renewer.recall(runs, "n1 shrank")
+    renewer.recall(runs, "n1 leaves")
+    renewer.kill_recalled()
+    assert worker.signals == [("a", "SIGTERM"), ("b", "SIGTERM")]
+    assert [run.why for run in runs] == ["n1 shrank"] * 3
+    assert runs[2].unwanted == "recalled"
+    renewer._node.runs.end(runs[0], "recalled")
+    later_s = time.monotonic() + RECALL_GRACE_S + 1
+    monkeypatch.setattr(time, "monotonic", lambda: later_s)
+    renewer.kill_recalled()
+    renewer.kill_recalled()
+    assert worker.signals[2:] == [("b", "SIGKILL")], "a has ended"
+
+
+def test_a_cancelled_run_is_not_recalled_and_a_lapsed_lease_kills_a_recalled_one() -> None:
+    renewer, worker, (cancelled, recalled) = renewer_and_runs("a", "b")
+    cancelled.ending = "SIGTERM"
+    renewer.recall([cancelled, recalled], "n1 shrank")
+    assert worker.signals == [("b", "SIGTERM")]
+    renewer.end_runs([cancelled, recalled])
+    renewer.end_runs([cancelled, recalled])
+    assert worker.signals[1:] == [("b", "SIGKILL")]
+
+
+def test_the_process_of_a_recalled_run_is_lost_and_its_task_goes_back_with_the_reason() -> None:
+    renewer, _, (run,) = renewer_and_runs("a")
+    store = Store.from_url("redis://127.0.0.1:1/0", "recalls")
+    renewer.recall([run], "n1 shrank")
+    Reporter(store, renewer._node.runs).ended(run, "lost")
+    (call,) = outcomes(store.commands, [run])
+    assert run.outcome == "recalled"
+    assert {"n1 shrank", "recalled"} <= set(map(str, call.args))
+
+
+class Threads:
+    """A pool that cannot end a run, as Celery's pool of threads."""
+
+    def terminate_job(self, pid: int, signal: int) -> None:
+        raise NotImplementedError
+
+
+class Processes:
+    """A pool that notes the signals for its processes."""
+
+    def __init__(self) -> None:
+        self.signals: list[tuple[int, int]] = []
+
+    def terminate_job(self, pid: int, signal: int) -> None:
+        self.signals.append((pid, signal))
+
+
+def test_a_process_gets_the_soft_signal_and_then_the_hard_one() -> None:
+    request = placed_request()
+    pool = Processes()
+    request.on_accepted(11, time.monotonic())
+    request.drop(pool, "SIGTERM")
+    request.drop(pool)
+    assert pool.signals == [(11, 15), (11, 9)]
+
+
+def test_a_process_that_begins_a_recalled_run_is_killed() -> None:
+    request = placed_request()
+    pool = Processes()
+    request.drop(pool, "SIGTERM")
+    assert pool.signals == []
+    request.on_accepted(11, time.monotonic())
+    assert pool.signals == [(11, 9)]
+
+
+def test_a_thread_does_not_begin_a_recalled_run_and_goes_on_with_one_that_it_runs() -> None:
+    request = placed_request()
+    run = run_of(request)
+    run.ending = "recalled"
+    request.drop(Threads(), "SIGTERM")
+    with pytest.raises(NotBegun):
+        request.on_accepted(11, time.monotonic())
+    assert run.outcome == "recalled"
+    running = placed_request()
+    running.on_accepted(11, time.monotonic())
+    with pytest.raises(NotImplementedError):
+        running.drop(Threads(), "SIGTERM")
+    assert run_of(running).outcome == ""

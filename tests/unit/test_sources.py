@@ -1,0 +1,212 @@
+"""Sources of a node: files, URLs, control groups and functions; what is refused, what fails."""
+
+import logging
+import re
+import sys
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from parsync_redis import InvalidInput
+from parsync_redis.worker.node.process_limits import limits_text
+from parsync_redis.worker.node.sources import (
+    MAX_TEXT,
+    SILENT_S,
+    SourceReader,
+    read_url,
+    source_of,
+)
+from tests.kit.waiting import joined
+from tests.unit.test_process_limits import machine
+
+
+class Site(ThreadingHTTPServer):
+    """A server on loopback that answers with a text, a status, or not at all while it is held."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Page)
+        self.text = "slots=6"
+        self.status = 200
+        self.open = Event()
+        self.open.set()
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/capacity"
+
+
+class Page(BaseHTTPRequestHandler):
+    server: Site
+
+    def do_GET(self) -> None:
+        self.server.open.wait(30)
+        self.send_response(self.server.status)
+        self.end_headers()
+        self.wfile.write(self.server.text.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    site = Site()
+    thread = Thread(target=site.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield site
+    site.open.set()
+    site.shutdown()
+    joined(thread)
+    site.server_close()
+
+
+def reader(ask: object, texts: list[str] | None = None) -> SourceReader:
+    """Return a reader that is asked by the test; `ask` is a source."""
+    take = (texts if texts is not None else []).append
+    return SourceReader("capacity of n1", ask, 1.0, take, lambda _: None, lambda: True)  # type: ignore[arg-type]
+
+
+def test_a_file_is_read_anew_each_time(tmp_path: Path) -> None:
+    file = tmp_path / "capacity"
+    file.write_text("slots=6\n")
+    ask = source_of("--parsync-capacity", str(file))
+    assert ask() == "slots=6\n"
+    file.write_text("slots=2")
+    assert ask() == "slots=2"
+    file.write_bytes(b"x" * (MAX_TEXT + 1))
+    with pytest.raises(ValueError, match="more than"):
+        ask()
+    file.unlink()
+    with pytest.raises(OSError, match="No such file"):
+        ask()
+
+
+def test_a_url_is_asked_without_a_proxy(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1/")
+    ask = source_of("--parsync-capacity", site.url)
+    assert ask() == "slots=6"
+    site.status = 404
+    with pytest.raises(OSError, match="404"):
+        ask()
+
+
+def test_a_server_that_is_silent_is_not_waited_for(site: Site) -> None:
+    site.open.clear()
+    with pytest.raises(OSError, match="timed out"):
+        read_url(site.url)
+
+
+def test_the_limits_of_control_groups_are_whole_cpus_and_bytes(tmp_path: Path) -> None:
+    files = {"job/cpu.max": "150000 100000", "job/memory.max": "4294967296"}
+    root = machine(tmp_path, "0::/job\n", files)
+    assert limits_text(root) == "slots=1 mem=4294967296"
+    (root / "sys/fs/cgroup/job/cpu.max").write_text("20000 100000")
+    (root / "sys/fs/cgroup/job/memory.max").write_text("2097152")
+    assert limits_text(root) == "slots=1 mem=2097152", "less than a CPU still runs a task"
+    assert re.fullmatch(r"slots=\d+ mem=\d+", source_of("--parsync-capacity", "cgroup")())
+
+
+def test_a_function_is_called_and_must_return_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site_capacity.py").write_text(
+        "def text():\n    return 'slots=3'\ndef number():\n    return 3\nlimit = 4\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert source_of("--parsync-capacity", "site_capacity:text")() == "slots=3"
+    with pytest.raises(TypeError, match="it returned 3, which is no text"):
+        source_of("--parsync-capacity", "site_capacity:number")()
+    for name, why in (
+        ("site_capacity:limit", "module site_capacity has no function limit"),
+        ("site_capacity:missing", "module site_capacity has no function missing"),
+        ("no_such_site:text", "module no_such_site cannot be imported: ModuleNotFoundError"),
+    ):
+        with pytest.raises(InvalidInput, match=why):
+            source_of("--parsync-capacity", name)
+    sys.modules.pop("site_capacity")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "/no/such/file",
+        "/",
+        "ftp://host/x",
+        "http://",
+        "http://host:port/",
+        "http://a b/",
+        "a\0",
+    ],
+)
+def test_a_source_without_sense_is_refused_at_start(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"^PARSYNC_NODE_CAPACITY .* is not valid: "):
+        source_of("PARSYNC_NODE_CAPACITY", text)
+
+
+def test_a_file_may_come_later_where_that_is_asked_for(tmp_path: Path) -> None:
+    ask = source_of("--parsync-notice", str(tmp_path / "notice"), absent=True)
+    with pytest.raises(FileNotFoundError):
+        ask()
+
+
+def test_no_password_of_an_address_is_shown() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        source_of("--parsync-capacity", "ftp://me:secret@host/x")
+    assert "secret" not in str(refused.value)
+
+
+def test_the_third_failure_in_a_row_is_logged_once_and_the_next_answer_ends_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "parsync.agent")
+    answers: list[str] = []
+    texts: list[str] = []
+
+    def ask() -> str:
+        return answers.pop()
+
+    source = reader(ask, texts)
+    answers.append("slots=6")
+    assert source.ask()
+    assert not source.ask()
+    assert not source.ask()
+    assert (source.flaw, caplog.messages) == ("", [])
+    assert not source.ask()
+    assert not source.ask()
+    assert source.flaw == "IndexError: pop from empty list"
+    assert caplog.messages == [
+        "capacity of n1: the source has failed 3 times in a row, and its last text stands: "
+        "IndexError: pop from empty list"
+    ]
+    answers.append("slots=5")
+    assert source.ask()
+    assert source.flaw == ""
+    assert texts == ["slots=6", "slots=5"]
+    assert caplog.messages[1:] == ["capacity of n1: the source answers again"]
+
+
+def test_a_source_that_hangs_has_a_flaw_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Event()
+    answer = Event()
+
+    def ask() -> str:
+        asked.set()
+        answer.wait(60)
+        return "slots=6"
+
+    source = reader(ask)
+    thread = Thread(target=source.ask)
+    thread.start()
+    assert asked.wait(60)
+    assert source.flaw == ""
+    later_s = time.monotonic() + SILENT_S + 1
+    with monkeypatch.context() as clock:
+        clock.setattr(time, "monotonic", lambda: later_s)
+        assert source.flaw == "it has not answered for 5 s"
+    answer.set()
+    joined(thread)
+    assert source.flaw == ""
