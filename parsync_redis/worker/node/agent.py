@@ -7,7 +7,8 @@ Each of these threads has a connection of its own:
 - parsync-renew registers the node and has the guard keep its lease (renewer.py);
 - parsync-tend compares leases with runs (reconciler.py), and has the worker tell the result backend
   what is in the results outbox;
-- with look-ahead, parsync-seats keeps the waiting seats (seat_keeper.py).
+- with look-ahead, parsync-seats keeps the waiting seats (seat_keeper.py);
+- with a source of notices, parsync-notice asks the source when the node leaves (notices.py).
 
 The threads share the state of the node (node_state.py) and its table of runs (runs.py).
 """
@@ -36,11 +37,13 @@ from .lease import shorten_timeouts
 from .loop_watch import LoopWatch, RenewalWatch
 from .node import NodeSpec
 from .node_state import AgentState
+from .notices import INTERVAL_S
 from .reconciler import Reconciler
 from .renewer import Renewer
 from .reporter import Reporter
 from .run_starter import Starter
 from .seat_keeper import SeatKeeper
+from .sources import SourceReader
 from .worker_port import WorkerPort
 
 if TYPE_CHECKING:
@@ -90,7 +93,23 @@ class Agent:
         tending = Duty("parsync-tend", self._tend)
         self._renewal = RenewalWatch(node.name, self.renewer.own_loop, renewing)
         seats = (self.seat_keeper,) if spec.room else ()
-        self._threads = (self.reporter, renewing, tending, *seats)
+        notices = (
+            SourceReader(
+                "parsync-notice",
+                spec.notice,
+                INTERVAL_S,
+                node.take_notice,
+                node.wait,
+                lambda: node.stopped,
+            ),
+        )
+        self._threads = (
+            self.reporter,
+            renewing,
+            tending,
+            *seats,
+            *(notices if spec.notice else ()),
+        )
 
     def start(self) -> None:
         """Start the threads. The node registers as soon as the cluster is set up."""

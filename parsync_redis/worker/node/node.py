@@ -17,7 +17,7 @@ from ...model.apps import KnownTasks, offer_with
 from ...model.devices import device_amounts, read_indexes
 from ...model.ids import check_name, shown
 from ...model.limits import MAX_SLOTS
-from ...model.needs import QUEUE_LABEL, Resources, queue_label
+from ...model.needs import QUEUE_LABEL, TRANSIENT, TRANSIENT_LABEL, Resources, queue_label
 from ...model.taints import offered_taints
 from ...store.server.server_errors import AWAY
 from ...store.store import Store
@@ -31,7 +31,9 @@ from .devices import (
     read_device_list,
 )
 from .look_ahead import room_of
+from .notices import notice_source
 from .process_limits import warn_of_limits
+from .sources import Source
 from .worker_port import WorkerFacts
 
 log = logging.getLogger("parsync.agent")
@@ -54,6 +56,8 @@ FLAGS = (
     "parsync_device_resource",
     "parsync_device_variable",
     "parsync_shared_devices",
+    "parsync_notice",
+    "parsync_transient",
 )
 
 
@@ -65,6 +69,7 @@ class NodeSpec:
     room: the number of waiting seats behind the slots.
     devices: the node's devices, and the variables in which runs find theirs.
     most_slots: the slots of the flag, else no limit: the slots follow the number of processes.
+    notice: where the node learns that it leaves; None if nowhere.
     """
 
     name: str
@@ -74,6 +79,7 @@ class NodeSpec:
     room: int = 0
     devices: NodeDevices = field(default_factory=NodeDevices)
     most_slots: int = MAX_SLOTS
+    notice: Source | None = None
 
     @property
     def note(self) -> str:
@@ -156,6 +162,8 @@ def node_spec(worker: WorkerFacts, flags: dict[str, Any], flag_names: dict[str, 
         slots = _slots_of(worker, flag_names["parsync_slots"], slots)
     resources = _values(flag_names.get("parsync_resource", ""), flags.get("parsync_resource"))
     labels = pairs(flag_names.get("parsync_label", ""), flags.get("parsync_label"), several=True)
+    if flags.get("parsync_transient"):
+        labels.setdefault(TRANSIENT_LABEL, []).append(TRANSIENT)
     _check("parsync_resource", flag_names, lambda: Resources.of(1, resources))
     _check("parsync_label", flag_names, lambda: Resources.of(1, None, labels))
     taints = _check(
@@ -169,7 +177,10 @@ def node_spec(worker: WorkerFacts, flags: dict[str, Any], flag_names: dict[str, 
     name = flags.get("parsync_node")
     room = 0 if worker.pool == "prefork" else room_of(offer.slots, worker.concurrency)
     name = check_name("node name", worker.hostname if name is None else name)
-    return NodeSpec(name, offer, score, None, room, devices, asked_slots or MAX_SLOTS)
+    notice = None
+    if flags.get("parsync_notice"):
+        notice = notice_source(flag_names["parsync_notice"], flags["parsync_notice"])
+    return NodeSpec(name, offer, score, None, room, devices, asked_slots or MAX_SLOTS, notice)
 
 
 def _slots_of(worker: WorkerFacts, flag: str, asked_slots: int) -> int:

@@ -18,6 +18,7 @@ from ...model.apps import TASKS_LABEL
 from ...model.node import NO_PROCESS, STANDS_STILL
 from ...settings import Settings
 from ...store.cluster import ClusterConfig, join_cluster
+from ...store.repair.lost_leases import now_ms
 from ...store.server.server_errors import Backoff
 from ...store.store import Store
 from .lease import LeaseKeeper, Order, Report, shorten_timeouts
@@ -118,6 +119,8 @@ class Renewer:
                 return
             if node.inc and not leaving and self._offered() != self._seen:
                 return
+            if node.inc and node.owes_notice:
+                return
             node.wait(min(rest_s, NEWS_CHECK_S))
 
     def _wait_for_loop(self) -> bool:
@@ -215,6 +218,22 @@ class Renewer:
         node.told_offer = offered
         log.info("node %s offers now: %s", node.name, spec.offer.text)
 
+    def _tell_notice(self, store: Store) -> None:
+        """Tell the server when the node leaves, or that it stays after all."""
+        node = self._node
+        if not node.owes_notice:
+            return
+        leaves = node.leaves
+        until_ms = leaves.until_ms(now_ms(store)) if leaves else 0
+        store.run(
+            store.commands.set_node(node.partition, node.name, "until", node.inc, str(until_ms))
+        )
+        node.told_leaves = node.inc, leaves
+        if leaves:
+            log.warning("node %s leaves: it gets only tasks that end before", node.name)
+        else:
+            log.warning("node %s stays: its notice is withdrawn", node.name)
+
     def renew(self, store: Store, config: ClusterConfig) -> bool:
         """Renew the lease and end runs that must not go on.
 
@@ -231,6 +250,8 @@ class Renewer:
         self._seen = self._offered()
         reports = node.isolation.keep(store, self._keeper, order)
         taken = [self._take(store, config, report) for report in reports]
+        if all(taken):
+            self._tell_notice(store)
         if all(taken) and not node.leaving:
             self._tell_offer(store, config)  # last: the lease is kept, whatever happens here
         return all(taken)
