@@ -46,6 +46,15 @@ QUEUE_LABEL: Final = "celery.queue"
 TAINT_LABEL: Final = f"{RESERVED_PREFIX}taint"
 """A node's label for each of its taints; a task's label for all taints that it tolerates."""
 
+TRANSIENT_LABEL: Final = "transient"
+"""The label of a node that may leave with a notice of seconds (--parsync-transient)."""
+
+TRANSIENT: Final = "yes"
+"""The value of TRANSIENT_LABEL."""
+
+UNINTERRUPTED: Final = (TRANSIENT_LABEL, "!*")
+"""The condition of a task with interruptible=False."""
+
 SHARED_LABEL: Final = (f"{RESERVED_PREFIX}devices", "shared")
 """The label of a node whose devices are shared: tasks that need no device may go there."""
 

@@ -33,6 +33,7 @@ class ClusterNow:
     score_bounds: the scores that part the nodes into fifths, ascending.
     scarce: the resources and kinds of devices that fewer than half of the nodes declare.
     used_by: returns for a label by value the part of the nodes' slots that is in use, 0.0 to 1.0.
+    leaving: the nodes that have a notice.
     ring: returns the ring of a key (ring.py) for tasks of the needs in question.
     """
 
@@ -40,6 +41,7 @@ class ClusterNow:
     scarce: frozenset[str] = frozenset()
     used_by: Callable[[str], Mapping[str, float]] = lambda _: {}
     ring: Callable[[str], NodeRing] | None = None
+    leaving: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

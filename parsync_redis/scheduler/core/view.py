@@ -132,7 +132,10 @@ class View:
         weights = np.array([n.offer.slots for p in self.partitions for n in p.nodes], dtype=float)
         scores = np.array([n.score for p in self.partitions for n in p.nodes], dtype=float)
         self.cluster = ClusterNow(
-            fifths(scores), find_scarce(p.offers.columns for p in self.partitions), self.used_by
+            fifths(scores),
+            find_scarce(p.offers.columns for p in self.partitions),
+            self.used_by,
+            leaving=frozenset(self.notices),
         )
         mean = 0.0
         spread = 1.0

@@ -93,23 +93,14 @@ class Agent:
         tending = Duty("parsync-tend", self._tend)
         self._renewal = RenewalWatch(node.name, self.renewer.own_loop, renewing)
         seats = (self.seat_keeper,) if spec.room else ()
-        notices = (
-            SourceReader(
-                "parsync-notice",
-                spec.notice,
-                INTERVAL_S,
-                node.take_notice,
-                node.wait,
-                lambda: node.stopped,
-            ),
-        )
-        self._threads = (
-            self.reporter,
-            renewing,
-            tending,
-            *seats,
-            *(notices if spec.notice else ()),
-        )
+        sources = [
+            SourceReader(name, source, interval_s, take, node.wait, lambda: node.stopped)
+            for name, source, interval_s, take in (
+                ("parsync-notice", spec.notice, INTERVAL_S, node.take_notice),
+            )
+            if source is not None
+        ]
+        self._threads = (self.reporter, renewing, tending, *seats, *sources)
 
     def start(self) -> None:
         """Start the threads. The node registers as soon as the cluster is set up."""

@@ -72,7 +72,9 @@ def read_leaving(text: str, now_s: float) -> Leaving | None:
             f"{shown(words)} is no notice: it must be empty, a date and time "
             "(2026-11-28T14:30:00Z) or a number of seconds"
         ) from None
-    return Leaving(round(1000 * (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()))
+    return Leaving(
+        round(1000 * (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    )
 
 
 def read_aws(base_url: str) -> str:

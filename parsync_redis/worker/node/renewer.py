@@ -331,9 +331,9 @@ class Renewer:
     def recall(self, runs: Iterable[Run], why: str, grace_s: float = RECALL_GRACE_S) -> None:
         """End runs in favour of other nodes: their tasks go back, and these starts do not count.
 
-        A run gets SIGTERM, and is killed by `kill_recalled` if it goes on after grace_s. A pool that cannot end a
-        run lets it go on to its end. A run that has not begun is not begun. Repeated calls change
-        nothing.
+        A run gets SIGTERM, and is killed by `kill_recalled` if it goes on after grace_s. A pool
+        that cannot end a run lets it go on to its end. A run that has not begun is not begun.
+        Repeated calls change nothing.
 
         why: the reason in the history of the task.
         """
