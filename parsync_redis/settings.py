@@ -234,6 +234,8 @@ _NODE_VARIABLES: Final = {
     "parsync_shared_devices": "PARSYNC_NODE_SHARED_DEVICES",
     "parsync_notice": "PARSYNC_NODE_NOTICE",
     "parsync_transient": "PARSYNC_NODE_TRANSIENT",
+    "parsync_capacity": "PARSYNC_NODE_CAPACITY",
+    "parsync_shrink_after": "PARSYNC_NODE_SHRINK_AFTER",
     **{f"parsync_{name}": f"PARSYNC_NODE_{name.upper()}S" for name in _REPEATED_OPTIONS},
 }
 """Options of a worker that make it a node -> the environment variable for the option."""
@@ -290,6 +292,8 @@ def _node_value(name: str, text: str) -> Any:
         "parsync_notice": (str, "a source"),
         "parsync_slots": (int, "a whole number"),
         "parsync_score": (float, "a number"),
+        "parsync_capacity": (str, "a source"),
+        "parsync_shrink_after": (float, "a number of seconds"),
     }
     convert, right = readers.get(
         name, (lambda words: tuple(word.strip() for word in words.split(",")), "")

@@ -1,6 +1,6 @@
 -- set_node: change what a node does about claims, by one word: drain, over, undrain, suspect,
 -- trust, leaving, until, ahead or offer. The runs of the node go on.
--- KEYS: meta slots free left nodes notes
+-- KEYS: meta slots free left changed nodes notes
 -- ALSO: events
 -- ARGV: channel partition node inc word note
 --   inc: '' for any process of that name (an operator), else the incarnation that is meant
@@ -12,16 +12,17 @@
 --     until: when the node leaves, in ms of the server's clock; 0 withdraws the notice
 --     suspect: the reason
 --     ahead: how many waiting seats are open
---     offer: 'SCORE OFFER', as the node's process has them: its pool or its queues have changed,
---     what ran behind its slots has ended, or its record is wrong
+--     offer: 'SCORE OFFER' or 'SCORE capacity=CAPACITY OFFER', as the node's process has them: its
+--     pool, its queues or its capacity have changed, what ran behind its slots has ended, or its
+--     record is wrong
 -- RETURNS: {ok, state, drain} or {gone}; drain is 0, 1, or 2 once its deadline has passed
 -- ERRORS: PSARGS PSWORD PSRECORD
 -- INVARIANT: the bits of a node that takes no claims are 0. A drain survives the node's restart, a
 --   suspicion does not. A node with fewer slots than before gets no claim while it runs as many
---   tasks as it has slots.
+--   tasks as it has slots. No claim wins by which a node holds more than its capacity.
 -- ATOMICITY: the bits change with the state; the ledger, the count of slots and the span change
---   with the offer. If slots or waiting seats open, the scheduler that has waited longest for this
---   partition hears of it, as of a release.
+--   with the offer and the capacity; the epoch stays if only the capacity changes. If slots or
+--   waiting seats open, the scheduler that has waited longest for this partition hears of it.
 -- COMPLEXITY: O(span), of offer O(nodes of the partition + span)
 --- @include node/free_bits
 --- @include node/note
@@ -106,28 +107,26 @@ local function write_note(name, new_note, old_note)
   end
 end
 
--- write_change: write a node that has changed, and what follows from its record. Open waiting seats
--- change only bits: claims on the node are judged as before.
+-- write_change: write a node that has changed, and what follows from its record.
 local function write_change(node, old, note)
   local has_new_offer = node.score ~= old.score or node.offer ~= old.offer
-  local has_new_seats = node.ahead ~= old.ahead
+  local has_new_capacity = node.capacity ~= old.capacity
   local has_new_state = node.state ~= old.state or node.drain ~= old.drain
     or node.notice ~= old.notice
-  if not (has_new_offer or has_new_seats or has_new_state) then
+  if not (has_new_offer or has_new_capacity or has_new_state or node.ahead ~= old.ahead) then
     return
   end
   local free_before = node.first ~= old.first and clear_bits(meta, free, old) or 0
   write_node(nodes, node)
   local opened = write_bits(meta, slots, free, node) - free_before
   tell_change(node, old, note)
+  if has_new_offer or has_new_capacity then
+    in_full().write_ledger(node)
+  end
   if has_new_offer then
-    in_full().write_capacity(node)
+    in_full().write_total()
   end
-  if has_new_seats and not has_new_offer then
-    redis.call('HINCRBY', meta, 'version', 1)
-  else
-    changed_nodes(meta)
-  end
+  write_version(meta, changed, node, has_new_offer or has_new_state, has_new_capacity)
   tell_opened(args.channel, args.partition, meta, opened)
 end
 

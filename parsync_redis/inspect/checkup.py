@@ -309,6 +309,14 @@ def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
                 f"suspect: {node.name}: {node.note}",
                 trust_remedy(node.name, node.note),
             )
+    for node in nodes:
+        if node.capacity_fails and node.state != NodeState.DOWN:
+            yield Check(
+                "nodes",
+                "warn",
+                f"the source of the capacity of {node.name} fails: what it said last stands",
+                f"the log of the worker of {node.name} says why (--parsync-capacity)",
+            )
     if leaving := [node.name for node in nodes if node.state == NodeState.LEAVING]:
         yield Check(
             "nodes", "warn", f"shutting down: {', '.join(leaving)}", "start their workers again"

@@ -90,6 +90,21 @@ WORKER_OPTIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any]], ...]] = (
         },
     ),
     (
+        ("--parsync-capacity",),
+        {
+            "metavar": "SOURCE",
+            "help": "Where it asks what it can give now: a file, a URL, cgroup or module:function.",
+        },
+    ),
+    (
+        ("--parsync-shrink-after",),
+        {
+            "type": float,
+            "metavar": "SECONDS",
+            "help": "Recall the newest runs beyond its capacity after so long; default: never.",
+        },
+    ),
+    (
         ("--parsync-with-scheduler",),
         {"is_flag": True, "default": None, "help": "Run a scheduler beside the worker."},
     ),

@@ -33,6 +33,8 @@ OF_NODES: Final[Mapping[str, str]] = {
     "stays": "stays after all",
     "suspect": "is suspect and gets no tasks",
     "trusted": "is trusted again",
+    "shrank": "gives less than it offers",
+    "grew": "gives all that it offers again",
     "forgotten": "was forgotten",
     "booked": "is reserved",
 }

@@ -181,6 +181,11 @@ class Resources:
         return cls.made(count, amounts, [*marks, *reserved])
 
 
+def is_interruptible(kind: str) -> bool:
+    """Return whether the tasks of a kind may be recalled when their node shrinks."""
+    return " {}:{} ".format(*UNINTERRUPTED) not in f"{kind} "
+
+
 def amounts_text(amounts: Iterable[tuple[str, int]]) -> str:
     """Return amounts in thousandths as Redis has them."""
     return " ".join(f"{name}={amount_text(amount)}" for name, amount in amounts)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from ..errors import InvalidInput
+from .capacity import capacity_shown, source_fails
 from .ids import check_name, readable, shown
 from .needs import Resources, parse_resources
 from .place import Place
@@ -116,8 +117,9 @@ class Node:
     state: up, suspect, leaving or down.
     drain: 0; 1 while an operator drains the node; 2 when the deadline of the drain has passed.
     ahead: the number of open waiting seats behind the slots; None without such seats. A negative
-        number counts closed slots: the pool has lost processes, and tasks behind the slots use the
-        remaining ones.
+        number counts closed slots: the pool or the capacity has no room for them, or tasks behind
+        the slots use it.
+    capacity: the capacity as the record has it, '' if the node can give what it offers.
     notice: when the node leaves; None if nobody said that it will.
     """
 
@@ -130,6 +132,7 @@ class Node:
     score: float
     offer: Resources
     ahead: int | None = None
+    capacity: str = ""
     notice: Notice | None = None
 
     @property
@@ -146,6 +149,15 @@ class Node:
     def shut_slots(self) -> int:
         """Return the number of the last slots that are closed."""
         return max(0, -(self.ahead or 0))
+
+    @property
+    def gives(self) -> str:
+        """Return what the node gives now, for people; '' if it gives what it offers."""
+        given = capacity_shown(self.offer, self.capacity)
+        parts = [f"gives {given} now"] if given else []
+        if source_fails(self.capacity):
+            parts.append("the source of its capacity fails")
+        return "; ".join(parts)
 
     @property
     def draining(self) -> bool:
@@ -174,8 +186,11 @@ class Node:
         drain = int(fields["drain"])
         first = int(fields["first"])
         score = float(fields["score"])
+        capacity = fields.get("capacity", "")
         notice = Notice.of(fields["until"]) if "until" in fields else None
-        return cls(name, fields["state"], inc, drain, first, span, score, offer, ahead, notice)
+        return cls(
+            name, fields["state"], inc, drain, first, span, score, offer, ahead, capacity, notice
+        )
 
 
 MAX_DEADLINE_S: Final = 1_000_000

@@ -11,9 +11,13 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+CAPACITY_WORD: Final = r"[a-z][a-z0-9_.@]*=\d{1,16}(?:\.\d{1,3})?"
+"""An amount of a node's capacity, as a regular expression."""
+
 FIELD_PATTERNS: Final[Mapping[str, str]] = {
     "ahead": r"-?\d{1,5}",
     "all": "[01]",
+    "capacity": rf"(?:{CAPACITY_WORD}(?:,{CAPACITY_WORD})*\??|\?)",
     "at": r"\d{1,15}",
     "deadline": r"no deadline|deadline_s=\d{1,9}(?:\.\d{1,9})?",
     "drain": "[012]",
@@ -108,8 +112,8 @@ def _pattern(part: str) -> str:
 
 
 NODE_LINE: Final = LineTemplate(
-    "{state} inc={inc} drain={drain} first={first} span={span}[ ahead={ahead}][ until={until}] "
-    "score={score} {offer}"
+    "{state} inc={inc} drain={drain} first={first} span={span}[ ahead={ahead}]"
+    "[ capacity={capacity}][ until={until}] score={score} {offer}"
 )
 """A node's record in `nodes`: see model/node.py."""
 

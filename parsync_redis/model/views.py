@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from .human import clock_text
@@ -35,7 +35,8 @@ class NodeView:
     draining: whether an operator drains the node, whatever its state.
     resources: the declared amounts.
     left: the amounts that no task holds.
-    note: the terms of the drain (deadline and reason), or why the node is suspect.
+    note: the terms of the drain (deadline and reason), or why the node is suspect; of any other
+        node what it gives now, if that is less than it offers.
     queues: the Celery queues that its worker consumes.
     labels: several values of a label have commas between.
     taints: a task must tolerate all of them to go there.
@@ -44,6 +45,8 @@ class NodeView:
     waiting: the waiting seats that tasks hold.
     ahead: the waiting seats that are open.
     reserved: the large task for which the node is kept, '' if there is none.
+    capacity: what the node can give now of the slots and amounts of which it declares more.
+    capacity_fails: the source of the capacity fails, so that the last capacity stands.
     """
 
     name: str
@@ -65,6 +68,8 @@ class NodeView:
     ahead: int = 0
     reserved: str = ""
     taints: tuple[str, ...] = ()
+    capacity: Mapping[str, int | float] = field(default_factory=dict)
+    capacity_fails: bool = False
     leaves_ms: int | None = None
 
     @property

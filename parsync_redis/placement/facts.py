@@ -21,6 +21,7 @@ class NodeFacts:
     booked: the task that the node is kept for, if this keeps the judged task away; else ''.
     held_back: the node holds back the task's name, because such tasks fail there.
     leaves: the sentence about a node that leaves, if this keeps the judged task away; else ''.
+    gives: what the node gives now, if that is less than it offers: 'gives 6 of its 10 slots now'.
     """
 
     name: str
@@ -35,6 +36,7 @@ class NodeFacts:
     booked: str = ""
     held_back: bool = False
     leaves: str = ""
+    gives: str = ""
 
     @property
     def open(self) -> bool:

@@ -97,9 +97,12 @@ def _sentence(needs: Resources, node: NodeFacts, holders: Sequence[Holder] | Non
     holders_of_node = (
         None if holders is None else [holder for holder in holders if holder.node == node.name]
     )
-    return "; ".join(
+    sentences = [
         obstacle.why + _until(needs, obstacle, node, holders_of_node) for obstacle in obstacles
-    )
+    ]
+    if node.gives and holders is not None and node.open:
+        sentences.append(f"it {node.gives}")
+    return "; ".join(sentences)
 
 
 def _until(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from parsync_redis.model.allotment import AllotReply
+from parsync_redis.model.capacity import FAILS, capacity_of, limits_slots, slots_given
 from parsync_redis.model.claim import Claim
 from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.options import TaskOptions
@@ -19,6 +20,7 @@ from parsync_redis.model.record import Record
 from parsync_redis.model.replies import Judged, Snapshot, Took
 from parsync_redis.store import Call, Store
 from parsync_redis.store.reference import MemoryStore
+from parsync_redis.store.reference.leases import amounts_of
 from tests.kit.oracle.audit import audit
 from tests.kit.whole_state import state_of_reference, state_of_server, told
 
@@ -67,6 +69,13 @@ def options_of(options: Mapping[str, Any], queue: str = "") -> TaskOptions:
     further = {name: value for name, value in options.items() if name not in accounts}
     return replace(TaskOptions.of(further, queue), **accounts)
 
+
+CAPACITIES = st.fixed_dictionaries(
+    {},
+    optional={"slots": st.integers(0, 9).map(lambda n: n * 1000)}
+    | {name: st.sampled_from([0, 500, 1000, 2000, 9000]) for name in ("gpu", "mem", "gpu.mem")},
+)
+"""What a source says that a node can give, in thousandths."""
 
 OFFERS = st.sampled_from(
     [
@@ -221,8 +230,19 @@ class PartitionRules(RuleBasedStateMachine):
         """Commit a claim, perhaps twice in one call."""
         judged = self.both(self.commands.commit(claim.partition, [claim] * times))
         if judged.verdicts[0].word == "held":
-            self.places.append(claim.won(judged.now_ms, judged.verdicts[0].held))
+            place = claim.won(judged.now_ms, judged.verdicts[0].held)
+            self.check_capacity(place)
+            self.places.append(place)
             self.claims.append(claim)
+
+    def check_capacity(self, place: Place) -> None:
+        """Check that a claim that has just won keeps its node within the node's capacity."""
+        partition = self.reference.partition(place.partition)
+        node = partition.nodes[place.node]
+        if limits_slots(node.capacity):
+            held_slots = sum(name == node.name for name, _ in partition.leases)
+            assert held_slots <= slots_given(node.offer, node.capacity)
+        assert all(node.amounts_left.get(name, 0) >= 0 for name, _ in amounts_of(place.asked))
 
     @rule(
         p=PARTITIONS,
@@ -230,9 +250,11 @@ class PartitionRules(RuleBasedStateMachine):
         known=st.sampled_from([0, 0, 1, 7]),
         offer=OFFERS,
         room=st.sampled_from([0, 0, 3]),
+        given_amounts=CAPACITIES,
     )
-    def register_node(self, p, node, known, offer, room=0):
-        self.both(self.commands.register_node(p, node, known, 1.5, offer.text, room))
+    def register_node(self, p, node, known, offer, room=0, given_amounts=None):
+        capacity, _ = capacity_of(offer, given_amounts or {}) if not room else ("", [])
+        self.both(self.commands.register_node(p, node, known, 1.5, offer.text, room, capacity))
 
     @rule(
         data=st.data(),
@@ -323,6 +345,16 @@ class PartitionRules(RuleBasedStateMachine):
     @rule(p=PARTITIONS, node=NODES, offer=OFFERS, inc=st.sampled_from([None, 1, 1, 2]))
     def set_offer(self, p, node, offer, inc):
         self.both(self.commands.set_node(p, node, "offer", inc, f"1.0 {offer.text}"))
+
+    @rule(p=PARTITIONS, node=NODES, given_amounts=CAPACITIES, fails=st.booleans())
+    def set_capacity(self, p, node, given_amounts, fails):
+        """Tell the server what a node without waiting seats can give now."""
+        known = self.reference.partition(p).nodes.get(node)
+        if known and not known.has_waiting_seats:
+            capacity, _ = capacity_of(known.offer, given_amounts)
+            words = f"capacity={capacity}{FAILS * fails} " if capacity or fails else ""
+            note = f"{known.score} {words}{known.offer.text}"
+            self.both(self.commands.set_node(p, node, "offer", known.inc, note))
 
     @rule(data=st.data(), read=st.booleans())
     def ring(self, data, read):

@@ -69,6 +69,19 @@ local function changed_nodes(meta)
   end
 end
 
+-- write_version: write the next version of a partition after a change of a node. A change of its
+-- waiting seats or its capacity keeps the epoch, because claims on the node are judged as before.
+local function write_version(meta, changed, node, has_new_record, has_new_capacity)
+  if has_new_record then
+    changed_nodes(meta)
+    return
+  end
+  local version = redis.call('HINCRBY', meta, 'version', 1)
+  if has_new_capacity then
+    redis.call('ZADD', changed, version, node.name)
+  end
+end
+
 -- tell_opened: if a node has more free slots than before, tell the scheduler that has waited
 -- longest for a slot of the partition.
 local function tell_opened(channel, partition, meta, opened)

@@ -40,8 +40,17 @@ local function tell_notice(node)
   end
 end
 
--- tell_change: add the event of a change of a node's drain, state or notice, if there was a change.
--- old: the record before the change
+-- capacity_event: return the event of a node that begins or ceases to give less than it offers, and
+-- what it gives; nil for another change of the capacity.
+local function capacity_event(capacity, old_capacity)
+  local given = string.match(capacity or '', '^[^?]*')
+  local was_given = string.match(old_capacity or '', '^[^?]*')
+  if (given == '') ~= (was_given == '') then
+    return given ~= '' and 'shrank' or 'grew', given
+  end
+end
+
+-- tell_change: add the events of a change of a node, as far as it has changed.
 local function tell_change(node, old, note)
   local drains = {['0'] = 'undrained', ['1'] = 'drained', ['2'] = 'drain_over'}
   local states = {suspect = 'suspect', leaving = 'leaving'}
@@ -54,5 +63,9 @@ local function tell_change(node, old, note)
   end
   if node.notice ~= old.notice then
     in_full().tell_notice(node)
+  end
+  local change, given = capacity_event(node.capacity, old.capacity)
+  if change then
+    note_event(change, {node = node.name, why = given})
   end
 end

@@ -12,6 +12,7 @@ from ...model.amount import amount_numbers
 from ...model.apart import undeclared
 from ...model.apps import KnownTasks
 from ...model.booking import Booking, read_bookings
+from ...model.capacity import limits_of, source_fails
 from ...model.ids import readable
 from ...model.needs import Resources, is_resources, labels_of, parse_resources, queues_of
 from ...model.node import Node
@@ -214,13 +215,15 @@ def view_of(state: LiveNode) -> NodeView:
             (name, amount) for name, amount in state.amounts_left.items() if not undeclared(name)
         ),
         labels_of(offer),
-        f"over {state.note}" if node.drain == 2 else state.note,
+        f"over {state.note}" if node.drain == 2 else state.note or node.gives,
         tuple(queues_of(offer)),
         state.down_ms,
         node.waiting_seats - state.free_ahead,
         node.waiting_seats,
         taints=taints_of(offer),
         leaves_ms=node.notice.at_ms if node.notice else None,
+        capacity=amount_numbers(limits_of(node.capacity).items()),
+        capacity_fails=source_fails(node.capacity),
     )
 
 

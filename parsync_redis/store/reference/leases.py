@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...model.apart import undeclared
+from ...model.capacity import amounts_given
 from ...model.needs import Resources, is_resources, parse_needs, parse_resources
 from ...model.node import Notice
 from ...model.place import Place
@@ -17,7 +18,8 @@ class NodeRecord:
 
     first, span: its bits are first .. first + span - 1. moved: its counter. ahead: the number of
     its open waiting seats; None for a node without waiting seats; below 0, minus the number of its
-    shut slots. notice: when it leaves. inbox: doorbells, the newest first.
+    shut slots. capacity: what it can give now, as its record has it. notice: when it leaves. inbox:
+    doorbells, the newest first.
     """
 
     name: str
@@ -31,6 +33,7 @@ class NodeRecord:
     amounts_left: dict[str, int] = field(default_factory=dict)
     moved: int = 0
     ahead: int | None = None
+    capacity: str = ""
     notice: Notice | None = None
     inbox: "deque[Place]" = field(default_factory=deque)
 
@@ -94,8 +97,8 @@ class Leases:
         self._with_amounts = [node for node in self.nodes.values() if node.amounts_left]
 
     def _count_left(self, node: NodeRecord) -> None:
-        """Compute what is left of a node's amounts, from its offer and its leases."""
-        node.amounts_left = dict(node.offer.amounts)
+        """Compute what is left of a node's amounts, from its offer, its capacity and its leases."""
+        node.amounts_left = dict(amounts_given(node.offer, node.capacity))
         for slot, lease in self._leases_of(node):
             if slot == lease.slot:
                 self._give(node, lease, -1)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...model.capacity import limits_slots, slots_given
 from ...model.needs import parse_resources
 from ...model.node import Notice
 from ...model.place import Place
@@ -25,8 +26,11 @@ class Registering(Leases):
         node = NodeRecord(name, self.inc, args.score, offer, drain=old.drain if old else 0)
         node.ahead = 0 if room else None
         node.notice = old.notice if old and old.notice and not old.notice.own else None
+        node.capacity = args.capacity
         node.span = max([offer.slots + room, *(slot + 1 for slot in leases)])
         self._count_left(node)
+        if node.capacity:
+            self._shut_slots(node)
         if old:
             for slot in range(old.span):
                 self._set(old.first + slot, False)
@@ -111,12 +115,17 @@ class Registering(Leases):
         elif word == "ahead" and node.has_waiting_seats:
             node.ahead = int(note)
         elif word == "offer":
-            score, _, offer = note.partition(" ")
+            score, _, words = note.partition(" ")
+            head, _, offer = words.partition(" ")
+            is_less = head.startswith("capacity=")
+            capacity = head.removeprefix("capacity=") if is_less else ""
+            offer = offer if is_less else words
             size = parse_resources(offer).slots
             if inc == "" or (node.has_waiting_seats and size + (node.ahead or 0) > node.span):
                 return ["gone"]
             node.score = score
             node.offer = parse_resources(offer)
+            node.capacity = capacity
             self._resize(node, before)
             self._count_left(node)
             node.state = "up" if node.state == "leaving" else node.state
@@ -127,12 +136,22 @@ class Registering(Leases):
         if word == "leaving" and node.state == "up":
             node.state = "leaving"
         self.notes[name] = stored_note
-        if node.ahead != before.ahead and (node.score, node.offer) == (before.score, before.offer):
+        if node != before:
             self._write_bits(node)
-            self.version += 1
-        elif node != before:
-            self._write_bits(node)
-            self._changed_nodes()
+            if (
+                replace(
+                    node,
+                    ahead=before.ahead,
+                    capacity=before.capacity,
+                    amounts_left=before.amounts_left,
+                )
+                == before
+            ):
+                self.version += 1
+                if node.capacity != before.capacity:
+                    self.changed[name] = self.version
+            else:
+                self._changed_nodes()
         if self._free() > free:
             self._tell_waiter(args.channel, args.partition)
         return ["ok", node.state, str(node.drain)]
@@ -175,10 +194,7 @@ class Registering(Leases):
             node.notice = Notice(at_ms, bool(inc))
 
     def _resize(self, node: NodeRecord, before: NodeRecord) -> None:
-        """Adapt the span of a node without waiting seats to its offer, and shut some slots.
-
-        A slot is shut while a task behind the node's slots has its process.
-        """
+        """Adapt the span of a node without waiting seats to its offer, and shut some slots."""
         if node.has_waiting_seats:
             return
         size = node.offer.slots
@@ -188,8 +204,22 @@ class Registering(Leases):
         if node.first != before.first:
             for slot in range(before.span):
                 self._set(before.first + slot, False)
-        leads = {slot for slot, lease in self._leases_of(node) if slot == lease.slot}
-        fits = (n for n in range(size, 0, -1) if n + sum(slot >= n for slot in leads) <= size)
+        self._shut_slots(node)
+
+    def _shut_slots(self, node: NodeRecord) -> None:
+        """Shut the last slots for which a node has no room.
+
+        The open slots and what is held behind them are at most the capacity, in slots; without a
+        capacity at most the slots, in tasks.
+        """
+        size = node.offer.slots
+        limit = slots_given(node.offer, node.capacity)
+        counting = {
+            slot
+            for slot, lease in self._leases_of(node)
+            if slot == lease.slot or limits_slots(node.capacity)
+        }
+        fits = (n for n in range(limit, 0, -1) if n + sum(slot >= n for slot in counting) <= limit)
         shut = size - next(fits, 0)
         node.ahead = -shut if shut else None
 

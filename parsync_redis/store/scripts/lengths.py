@@ -52,6 +52,7 @@ _LENGTHS: Final[Mapping[str, int]] = {
     "labels": MAX_TEXT,
     "lost": _NAME_BYTES + _NUMBER_BYTES,
     "message": MAX_MESSAGE,
+    "capacity": MAX_TEXT,
     "offer": MAX_TEXT,
     "options": 1000,
     "salt": 160,

@@ -118,7 +118,7 @@ class Delivery:
                 run, f"{place.node} has run as many of {name} as its rate limit allows", hold_s
             )
             return
-        if full := self._agent.full_pool():  # the pool has just shrunk: the node's slots follow
+        if full := self._agent.full_pool(run):  # it has just shrunk: the node's slots follow
             self._give_back(run, full, FULL_S)
             return
         run.name = name

@@ -8,6 +8,7 @@ Each of these threads has a connection of its own:
 - parsync-tend compares leases with runs (reconciler.py), and has the worker tell the result backend
   what is in the results outbox;
 - with look-ahead, parsync-seats keeps the waiting seats (seat_keeper.py);
+- with a source of its capacity, parsync-capacity asks what the node can give now (sources.py);
 - with a source of notices, parsync-notice asks the source when the node leaves (notices.py).
 
 The threads share the state of the node (node_state.py) and its table of runs (runs.py).
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from redis.exceptions import RedisError
 
 from ...errors import ParsyncError
+from ...model.capacity import capacity_shown
 from ...model.octaves import no_octaves
 from ...model.times import field_of
 from ...settings import Settings
@@ -33,6 +35,7 @@ from ...store.store import Store
 from ..duty import Duty
 from ..isolation.guard_process import GUARD_WAIT_S
 from ..isolation.machine import Isolation
+from .capacity import CAPACITY_INTERVAL_S
 from .lease import shorten_timeouts
 from .loop_watch import LoopWatch, RenewalWatch
 from .node import NodeSpec
@@ -42,6 +45,7 @@ from .reconciler import Reconciler
 from .renewer import Renewer
 from .reporter import Reporter
 from .run_starter import Starter
+from .runs import Run
 from .seat_keeper import SeatKeeper
 from .sources import SourceReader
 from .worker_port import WorkerPort
@@ -93,13 +97,28 @@ class Agent:
         tending = Duty("parsync-tend", self._tend)
         self._renewal = RenewalWatch(node.name, self.renewer.own_loop, renewing)
         seats = (self.seat_keeper,) if spec.room else ()
-        sources = [
-            SourceReader(name, source, interval_s, take, node.wait, lambda: node.stopped)
-            for name, source, interval_s, take in (
-                ("parsync-notice", spec.notice, INTERVAL_S, node.take_notice),
+        capacity = spec.capacity
+        if capacity.source is not None:
+            capacity.reader = SourceReader(
+                "parsync-capacity",
+                capacity.source,
+                CAPACITY_INTERVAL_S,
+                capacity.take,
+                node.wait,
+                lambda: node.stopped,
             )
-            if source is not None
-        ]
+        sources = [capacity.reader] if capacity.reader else []
+        if spec.notice is not None:
+            sources.append(
+                SourceReader(
+                    "parsync-notice",
+                    spec.notice,
+                    INTERVAL_S,
+                    node.take_notice,
+                    node.wait,
+                    lambda: node.stopped,
+                )
+            )
         self._threads = (self.reporter, renewing, tending, *seats, *sources)
 
     def start(self) -> None:
@@ -183,10 +202,15 @@ class Agent:
                 store.run(commands.forget_node(node.partition, node.name, node.inc, "left"))
             log.info("node %s has left", node.name)
 
-    def full_pool(self) -> str:
-        """Return why a run would wait for a process of the pool, '' if a process is free."""
+    def full_pool(self, run: Run) -> str:
+        """Return why a run may not begin: no process is free, or the node shrank; '' if it may."""
+        going = self.node.runs.going()
+        spec = self.node.spec
+        if not spec.capacity.has_room(run, going, spec.offer):
+            given = capacity_shown(spec.offer, spec.capacity.of(spec.offer))
+            return f"{self.node.name} gives {given} now"
         processes = self._port.processes
-        if processes is None or len(self.node.runs.going()) < processes:
+        if processes is None or len(going) < processes:
             return ""
         if not processes:
             return f"the pool of {self.node.name} has no process"

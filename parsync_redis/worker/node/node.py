@@ -21,6 +21,7 @@ from ...model.needs import QUEUE_LABEL, TRANSIENT, TRANSIENT_LABEL, Resources, q
 from ...model.taints import offered_taints
 from ...store.server.server_errors import AWAY
 from ...store.store import Store
+from .capacity import NodeCapacity
 from .devices import (
     CUDA,
     CUDA_ORDER,
@@ -33,7 +34,7 @@ from .devices import (
 from .look_ahead import room_of
 from .notices import notice_source
 from .process_limits import warn_of_limits
-from .sources import Source
+from .sources import Source, source_of
 from .worker_port import WorkerFacts
 
 log = logging.getLogger("parsync.agent")
@@ -41,6 +42,7 @@ log = logging.getLogger("parsync.agent")
 T = TypeVar("T")
 
 NO_DEVICES: Final = "none"
+MAX_SHRINK_AFTER_S: Final = 86_400
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 FLAGS = (
@@ -58,6 +60,8 @@ FLAGS = (
     "parsync_shared_devices",
     "parsync_notice",
     "parsync_transient",
+    "parsync_capacity",
+    "parsync_shrink_after",
 )
 
 
@@ -69,6 +73,7 @@ class NodeSpec:
     room: the number of waiting seats behind the slots.
     devices: the node's devices, and the variables in which runs find theirs.
     most_slots: the slots of the flag, else no limit: the slots follow the number of processes.
+    capacity: what the node can give now.
     notice: where the node learns that it leaves; None if nowhere.
     """
 
@@ -79,12 +84,15 @@ class NodeSpec:
     room: int = 0
     devices: NodeDevices = field(default_factory=NodeDevices)
     most_slots: int = MAX_SLOTS
+    capacity: NodeCapacity = field(default_factory=NodeCapacity)
     notice: Source | None = None
 
     @property
     def note(self) -> str:
-        """The score and the offer, as `set_node` takes them."""
-        return f"{self.score!r} {self.offer.text}"
+        """The score, the capacity and the offer, as `set_node` takes them."""
+        capacity = self.capacity.of(self.offer)
+        words = [repr(self.score), *([f"capacity={capacity}"] if capacity else [])]
+        return " ".join([*words, self.offer.text])
 
     def tell(self, store: Store) -> None:
         """Tell each shard of the queue what the node offers.
@@ -175,12 +183,35 @@ def node_spec(worker: WorkerFacts, flags: dict[str, Any], flag_names: dict[str, 
     )
     warn_of_limits(offer)
     name = flags.get("parsync_node")
-    room = 0 if worker.pool == "prefork" else room_of(offer.slots, worker.concurrency)
+    capacity = _capacity(flags, flag_names)
+    # what waits at a worker could not begin once the node has shrunk
+    looks_ahead = worker.pool != "prefork" and capacity.source is None
+    room = room_of(offer.slots, worker.concurrency) if looks_ahead else 0
     name = check_name("node name", worker.hostname if name is None else name)
     notice = None
     if flags.get("parsync_notice"):
         notice = notice_source(flag_names["parsync_notice"], flags["parsync_notice"])
-    return NodeSpec(name, offer, score, None, room, devices, asked_slots or MAX_SLOTS, notice)
+    most_slots = asked_slots or MAX_SLOTS
+    return NodeSpec(name, offer, score, None, room, devices, most_slots, capacity, notice)
+
+
+# Any: the values of click options, each of its own type
+def _capacity(flags: dict[str, Any], flag_names: dict[str, str]) -> NodeCapacity:
+    """Return the capacity of a node by its flags; raises InvalidInput."""
+    source = flags.get("parsync_capacity")
+    shrink_after_s = flags.get("parsync_shrink_after")
+    if shrink_after_s is not None:
+        flag = flag_names["parsync_shrink_after"]
+        if not 0 <= shrink_after_s <= MAX_SHRINK_AFTER_S:
+            raise InvalidInput(
+                f"{flag} {shrink_after_s:g} is not valid: it must be a number of seconds from 0 "
+                f"to {MAX_SHRINK_AFTER_S:,}"
+            )
+        if source is None:
+            raise InvalidInput(f"{flag} is of no use without --parsync-capacity")
+    if source is None:
+        return NodeCapacity()
+    return NodeCapacity(source_of(flag_names["parsync_capacity"], source), shrink_after_s)
 
 
 def _slots_of(worker: WorkerFacts, flag: str, asked_slots: int) -> int:

@@ -26,12 +26,14 @@ LEAVING_S: Final = 0.2
 class Offered(NamedTuple):
     """The offer of a node, as it was told to the server.
 
-    note: the score and the offer, as `set_node` takes them.
+    note: the score, the capacity and the offer, as `set_node` takes them.
+    offer: the offer, which submit and the sums of the partitions know.
     empty: the pool has no process.
-    behind: the runs that hold slots behind the offered slots.
+    behind: all runs, if one of them holds a slot behind the slots that the node gives now.
     """
 
     note: str
+    offer: str
     empty: bool
     behind: frozenset[RunKey]
 

@@ -12,6 +12,7 @@ from signal import Signals
 from typing import Any
 
 from ...errors import ServerUnreachable
+from ...model.capacity import slots_given
 from ...model.ids import readable
 from ...model.limits import MAX_BATCH
 from ...model.needs import parse_resources
@@ -106,13 +107,19 @@ class Reconciler:
         spec = self._node.spec
         if record.inc != node.inc or node.leaving or record.state == "down":
             return
-        differs = (record.offer, record.score) != (parse_resources(spec.offer.text), spec.score)
+        capacity = spec.capacity.of(spec.offer)
+        shut = spec.offer.slots - slots_given(spec.offer, capacity)
+        differs = (record.offer, record.score, record.capacity) != (
+            parse_resources(spec.offer.text),
+            spec.score,
+            capacity,
+        )
         if differs or record.state == "leaving":
             log.warning(
                 "node %s: its record says what it does not offer: it is corrected", node.name
             )
         # the runs behind the slots may have ended
-        if differs or record.state == "leaving" or record.shut_slots:
+        if differs or record.state == "leaving" or record.shut_slots > shut:
             store.run(
                 store.commands.set_node(node.partition, node.name, "offer", node.inc, spec.note)
             )

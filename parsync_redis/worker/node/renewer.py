@@ -15,6 +15,9 @@ from redis.exceptions import RedisError
 from ...errors import ParsyncError, ServerUnreachable
 from ...health_file import HealthFile
 from ...model.apps import TASKS_LABEL
+from ...model.capacity import slots_given
+from ...model.limits import MAX_BATCH
+from ...model.needs import is_interruptible
 from ...model.node import NO_PROCESS, STANDS_STILL
 from ...settings import Settings
 from ...store.cluster import ClusterConfig, join_cluster
@@ -25,6 +28,7 @@ from .lease import LeaseKeeper, Order, Report, shorten_timeouts
 from .loop_watch import BEAT_S, LoopWatch, whereabouts
 from .node_state import LEAVING_S, AgentState, Offered
 from .runs import Run, RunKey
+from .sources import SILENT_S
 from .worker_port import WorkerPort
 
 log = logging.getLogger("parsync.agent")
@@ -83,6 +87,8 @@ class Renewer:
                 if config is not None:
                     node.isolation.begin()
                     if not node.inc:
+                        if (reader := node.spec.capacity.reader) is not None:
+                            reader.asked.wait(SILENT_S)
                         self.register(store, config)
                     self.renew(store, config)
                 backoff.well()
@@ -164,7 +170,13 @@ class Renewer:
         spec.tell(store)  # the offer is told first, so that no submit is refused
         inc, _ = store.run(
             commands.register_node(
-                partition, spec.name, node.inc, spec.score, spec.offer.text, spec.room
+                partition,
+                spec.name,
+                node.inc,
+                spec.score,
+                spec.offer.text,
+                spec.room,
+                spec.capacity.of(spec.offer),
             )
         )
         node.partition = partition
@@ -197,26 +209,29 @@ class Renewer:
         node = self._node
         processes = self._port.processes
         node.spec.follow(processes, self._port.queues)
-        behind = frozenset[RunKey]() if node.spec.room else node.runs.behind(node.spec.offer.slots)
-        return Offered(node.spec.note, processes == 0, behind)
+        slots = slots_given(node.spec.offer, node.spec.capacity.of(node.spec.offer))
+        behind = frozenset[RunKey]() if node.spec.room else node.runs.behind(slots)
+        return Offered(node.spec.note, node.spec.offer.text, processes == 0, behind)
 
     def _tell_offer(self, store: Store, config: ClusterConfig) -> None:
-        """Tell the server the offer if the pool, the queues or the runs behind slots changed."""
+        """Tell the server the offer and the capacity, if they or the runs behind slots changed."""
         node = self._node
         spec = node.spec
         offered = self._seen
-        if offered == node.told_offer:
+        told_offer = node.told_offer
+        if offered is None or offered == told_offer:
             return
         node.told_offer = None
         word, *_ = store.run(
-            store.commands.set_node(node.partition, node.name, "offer", node.inc, spec.note)
+            store.commands.set_node(node.partition, node.name, "offer", node.inc, offered.note)
         )
         if word == "gone":
             return  # another process has the name: the next renewal says so
-        spec.tell(store)
-        self._deal(store, config)
+        if told_offer is None or told_offer.offer != offered.offer:
+            spec.tell(store)
+            self._deal(store, config)
         node.told_offer = offered
-        log.info("node %s offers now: %s", node.name, spec.offer.text)
+        log.info("node %s offers now: %s", node.name, offered.note)
 
     def _tell_notice(self, store: Store) -> None:
         """Tell the server when the node leaves, or that it stays after all."""
@@ -253,8 +268,38 @@ class Renewer:
         if all(taken):
             self._tell_notice(store)
         if all(taken) and not node.leaving:
-            self._tell_offer(store, config)  # last: the lease is kept, whatever happens here
+            # last: the lease is kept, whatever happens here
+            self._tell_offer(store, config)
+            self._shrink(store)
         return all(taken)
+
+    def _shrink(self, store: Store) -> None:
+        """Recall the newest runs beyond the capacity, if the node has held too much for too long.
+
+        Tasks with interruptible=False are left alone.
+        """
+        node = self._node
+        spec = node.spec
+        going = node.runs.going()
+        if not spec.capacity.is_exceeded(going, spec.offer):
+            return
+        runs = sorted(going, key=lambda run: run.place.since_ms)[-MAX_BATCH:]
+        records = store.run(
+            store.commands.read_tasks([run.place.task for run in runs], extras=False)
+        )
+        candidates = [
+            run
+            for run, record in zip(runs, records, strict=True)
+            if not run.ending and record.line and is_interruptible(record.line.kind)
+        ]
+        beyond = spec.capacity.beyond(candidates, going, spec.offer)
+        if beyond:
+            log.warning(
+                "node %s holds more than its capacity: it recalls %s",
+                node.name,
+                ", ".join(run.place.task for run in beyond),
+            )
+        self.recall(beyond, f"{node.name} shrank")
 
     def _take(self, store: Store, config: ClusterConfig, report: Report) -> bool:
         """Do what the reply to a renewal asks for.

@@ -130,11 +130,13 @@ class Runs:
             return True
 
     def behind(self, slots: int) -> frozenset[RunKey]:
-        """Return the keys of the runs that hold a slot behind a node's first `slots` slots."""
+        """Return the keys of all runs if one holds a slot behind a node's first `slots` slots.
+
+        Then the end of any run may give back a slot.
+        """
         with self._lock:
-            return frozenset(
-                key for key, run in self._runs.items() if max(run.place.slots) >= slots
-            )
+            is_behind = any(max(run.place.slots) >= slots for run in self._runs.values())
+            return frozenset(self._runs) if is_behind else frozenset()
 
     def waiting(self) -> list[Run]:
         """Return the runs that wait to be started, in the order in which they came."""

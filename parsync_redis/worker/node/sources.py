@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -115,6 +116,7 @@ class SourceReader(Duty):
     """Asks a source at regular intervals, and hands on each text.
 
     name: the name of the thread.
+    asked: set once the source was asked for the first time.
     take: takes a text; a ValueError says that the text cannot be read, and counts as a failure.
     wait: waits so many seconds, less if the node stops.
     is_over: whether the node has stopped.
@@ -135,6 +137,7 @@ class SourceReader(Duty):
         self._take = take
         self._wait = wait
         self._is_over = is_over
+        self.asked = threading.Event()
         self._failures = 0
         self._why = ""
         self._asked_s = 0.0
@@ -166,6 +169,7 @@ class SourceReader(Duty):
             return False
         finally:
             self._asked_s = 0.0
+            self.asked.set()
         if self._failures >= MAX_FAILURES:
             log.info("%s: the source answers again", self.name)
         self._failures = 0

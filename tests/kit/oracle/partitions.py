@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from parsync_redis.model.apart import undeclared
+from parsync_redis.model.capacity import amounts_given
 from parsync_redis.model.needs import amounts_text, read_amounts
 from parsync_redis.model.node import Lease, Node
 from parsync_redis.model.text import TERMS
@@ -122,7 +123,9 @@ def _amounts(state: PartitionState) -> Iterator[str]:
             if owner == name and lease.leads
         ]
         apart = {word for amounts in leased for word in amounts if undeclared(word)}
-        expected = dict(node.offer.amounts) | {word: undeclared(word) for word in sorted(apart)}
+        expected = dict(amounts_given(node.offer, node.capacity)) | {
+            word: undeclared(word) for word in sorted(apart)
+        }
         for resource in expected:
             expected[resource] -= sum(amounts.get(resource, 0) for amounts in leased)
         free_amounts = state.free_amounts.get(name, "")

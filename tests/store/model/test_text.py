@@ -29,6 +29,7 @@ DEVICES = " gpu.mem@0=8.5 gpu.mem@10=4 gpu@0=0.5 gpu@10=1 parsync.devices:shared
 VALUES: dict[str, st.SearchStrategy[str]] = {
     "ahead": st.sampled_from(["0", "1", "3", "-1", "-9"]),
     "all": st.sampled_from("01"),
+    "capacity": st.sampled_from(["slots=0", "slots=6,mem=12.5", "gpu.mem@10=8,gpu@0=0?", "?"]),
     "deadline": st.just("no deadline")
     | NUMBERS.map(lambda number: f"deadline_s={number[:9]}.{number[:9]}"),
     "drain": st.sampled_from("012"),

@@ -41,12 +41,20 @@ class PartitionCalls(Calls):
     """Calls on the nodes and leases of a partition. A script's header says what the script does."""
 
     def register_node(
-        self, p: int, node: str, known_inc: int, score: float, offer: str, room: int = 0
+        self,
+        p: int,
+        node: str,
+        known_inc: int,
+        score: float,
+        offer: str,
+        room: int = 0,
+        capacity: str = "",
     ) -> Call[tuple[int, int]]:
         """Register a node for this process; return (incarnation, first bit).
 
         known_inc: the incarnation that this process has had, 0 for none.
         room: the node's waiting seats.
+        capacity: what the node can give now, if that is less than its offer (model/capacity.py).
         """
         once: Once = self._told(p) | {
             "node": node,
@@ -54,6 +62,7 @@ class PartitionCalls(Calls):
             "score": repr(score),
             "offer": offer,
             "room": room,
+            "capacity": capacity,
         }
         return self._partition(
             p, REGISTER_NODE, lambda r: (int(r[0]), int(r[1])), once, inboxes=[node]
