@@ -362,10 +362,10 @@ class ParsyncClient(PolicyMethods):
         deadline_s: after so many seconds, counted by the leader, the remaining runs are ended and
             placed elsewhere; these starts do not count.
         reason: a line for people. A second call replaces the terms of the first.
-        leaves_at: when the node leaves: "10m" from now by the server's clock, "14:30" by the local clock,
-            or a date and time. Until then the node gets the tasks that end before. What still runs
-            shortly before is ended and placed elsewhere; these starts do not count. Stands without
-            deadline_s and reason.
+        leaves_at: when the node leaves: "10m" from now by the server's clock, "14:30" by the local
+            clock, or a date and time. Until then the node gets the tasks that end before. What
+            still runs shortly before is ended and placed elsewhere; these starts do not count.
+            Stands without deadline_s and reason.
 
         Raises InvalidInput.
         """
