@@ -29,6 +29,7 @@ RULE_WORDS: Final[Mapping[str, str]] = {
     "cheap": "",
     "fresh": "",
     "score": "",
+    "stable": "",
 }
 """Each rule, and what its argument is: a noun of `check_name`; '' for a rule without one."""
 

@@ -72,7 +72,7 @@ def test_a_preference_that_is_wrong_is_refused_with_what_would_be_right(
 def nodes(*offers: Resources, free: list[int], **more: Any) -> NodesNow:
     """Return what preferences read of nodes with these offers and free slots."""
     columns = Columns(list(offers))
-    left = more.pop("left", columns.amounts)
+    amounts_left = more.pop("amounts_left", columns.amounts)
     scores = np.array(more.pop("scores", [1.0] * len(offers)))
     cluster = ClusterNow(fifths(scores), more.pop("scarce", frozenset()), lambda _: more["used"])
     names = [f"n{index}" for index in range(len(offers))]
@@ -80,7 +80,7 @@ def nodes(*offers: Resources, free: list[int], **more: Any) -> NodesNow:
         columns,
         lambda name: names.index(name) if name in names else -1,
         np.array(free),
-        left,
+        amounts_left,
         scores,
         cluster,
         more.get("place_in_turn", 0),
@@ -101,7 +101,7 @@ def test_pack_prefers_the_node_of_which_least_would_be_left() -> None:
     gpus = Resources.of(8, devices={"gpu": range(4)})
     left = {"gpu@0": np.array([1000, 0]), "gpu@1": np.array([1000, 1000])}
     left |= {"gpu@2": np.array([1000, 0]), "gpu@3": np.array([1000, 0])}
-    now = nodes(gpus, gpus, free=[8, 8], left=left)
+    now = nodes(gpus, gpus, free=[8, 8], amounts_left=left)
     needs = Resources.needed(1, {"gpu": 1})
     assert buckets("pack=gpu", now, needs) == [3, 0]
     assert buckets("pack", now, needs) == [3, 0], "the scarcest amount counts"

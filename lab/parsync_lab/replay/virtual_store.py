@@ -135,6 +135,7 @@ def _record(node: NodeRecord) -> str:
         first=node.first,
         span=node.span,
         ahead=node.ahead,
+        until=node.notice and node.notice.text,
         score=node.score,
         offer=node.offer.text,
     )

@@ -13,6 +13,7 @@ from .marks import (
     RankPreference,
     ScarcePreference,
     ScorePreference,
+    StablePreference,
 )
 from .preference import Preference
 from .rooms import PackPreference, SpreadPreference
@@ -23,6 +24,7 @@ _WORDS: Final[Mapping[str, Callable[[str], Preference]]] = {
     "cheap": lambda _: CheapPreference(),
     "fresh": lambda _: FreshPreference(),
     "score": lambda _: ScorePreference(),
+    "stable": lambda _: StablePreference(),
 }
 """The classes of RULE_WORDS (model/preferences.py), made with the argument."""
 

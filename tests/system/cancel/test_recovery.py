@@ -1,6 +1,7 @@
 """Operators repair a cluster: dead tasks, drains with a deadline, suspects, expiry, cancels."""
 
 import json
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -36,7 +37,7 @@ def all_open(rig: Rig) -> Iterator[None]:
     """Leave n1 and n2 open to tasks, and idle, after each test."""
     yield
     for node in ("n1", "n2"):
-        if rig.node(node).draining:
+        if rig.node(node).draining or rig.node(node).leaves_ms is not None:
             rig.client.undrain(node)
     rig.until(lambda: all(rig.node(node).state == "up" for node in ("n1", "n2")), "both are up")
     rig.until_idle()
@@ -154,6 +155,37 @@ def test_a_node_shrinks_and_grows_with_its_file_and_recalls_its_newest_run(
         "grew",
     ]
     rig.stack.terminate("n4", 30)
+
+
+def test_when_a_node_leaves_only_the_tasks_that_could_not_end_run_again(rig: Rig) -> None:
+    rig.client.drain("n2")
+    ends = rig.tasks.gated.delay("ends", "ends")
+    stays = rig.tasks.gated.delay("stays")
+    rig.until(lambda: rig.marks("held", "ends") and rig.marks("held", "stays"), "both run on n1")
+    rig.client.undrain("n2")
+    assert "leaves at" in parsync(rig, "nodes", "drain", "n1", "--at", "10m")
+    (node,) = [node for node in json.loads(parsync(rig, "nodes", "--json")) if node["name"] == "n1"]
+    assert (node["state"], node["draining"], node["leaves_ms"] is None) == ("up", False, False)
+    waits = rig.tasks.gated.apply_async(("waits",), parsync=at("n1"))
+    rig.open("ends")
+    assert ends.get(timeout=GET_S) == "ends", "it ends in time"
+    rig.until(
+        lambda: re.search(r"leaves in \S+: ", rig.client.explain(waits.id).why),
+        "nothing is placed on n1 that may not end",
+    )
+    rig.client.drain("n1", at="1s")
+    rig.until(lambda: len(rig.marks("held", "stays")) == 2, "it runs again")
+    assert rig.node("n1").state == "draining"
+    status = rig.status(stays)
+    assert (status.node, status.starts) == ("n2", 1)
+    (lost,) = status.history
+    assert (lost.node, lost.state, lost.why) == ("n1", TaskState.RUNNING, "its node leaves")
+    assert (rig.status(ends).starts, rig.status(ends).history) == (1, ())
+    assert not rig.marks("held", "waits")
+    parsync(rig, "undrain", "n1")
+    rig.open()
+    assert [result.get(timeout=GET_S) for result in (stays, waits)] == ["stays", "waits"]
+    assert rig.status(waits).node == "n1", "it takes tasks again"
 
 
 def test_a_worker_that_lives_and_starts_nothing_is_suspect_until_it_reads_its_inbox(
