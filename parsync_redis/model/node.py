@@ -153,8 +153,8 @@ class Node:
     @property
     def gives(self) -> str:
         """Return what the node gives now, for people; '' if it gives what it offers."""
-        given = capacity_shown(self.offer, self.capacity)
-        parts = [f"gives {given} now"] if given else []
+        amounts = capacity_shown(self.offer, self.capacity)
+        parts = [f"gives {amounts} now"] if amounts else []
         if source_fails(self.capacity):
             parts.append("the source of its capacity fails")
         return "; ".join(parts)

@@ -34,7 +34,7 @@ from .devices import (
 from .look_ahead import room_of
 from .notices import notice_source
 from .process_limits import warn_of_limits
-from .sources import Source, source_of
+from .sources import TextSource, source_of
 from .worker_port import WorkerFacts
 
 log = logging.getLogger("parsync.agent")
@@ -85,7 +85,7 @@ class NodeSpec:
     devices: NodeDevices = field(default_factory=NodeDevices)
     most_slots: int = MAX_SLOTS
     capacity: NodeCapacity = field(default_factory=NodeCapacity)
-    notice: Source | None = None
+    notice: TextSource | None = None
 
     @property
     def note(self) -> str:
@@ -183,7 +183,9 @@ def node_spec(worker: WorkerFacts, flags: dict[str, Any], flag_names: dict[str, 
     )
     warn_of_limits(offer)
     name = flags.get("parsync_node")
-    capacity = _capacity(flags, flag_names)
+    capacity = _capacity(
+        flags.get("parsync_capacity"), flags.get("parsync_shrink_after"), flag_names
+    )
     # what waits at a worker could not begin once the node has shrunk
     looks_ahead = worker.pool != "prefork" and capacity.source is None
     room = room_of(offer.slots, worker.concurrency) if looks_ahead else 0
@@ -195,11 +197,10 @@ def node_spec(worker: WorkerFacts, flags: dict[str, Any], flag_names: dict[str, 
     return NodeSpec(name, offer, score, None, room, devices, most_slots, capacity, notice)
 
 
-# Any: the values of click options, each of its own type
-def _capacity(flags: dict[str, Any], flag_names: dict[str, str]) -> NodeCapacity:
+def _capacity(
+    source: str | None, shrink_after_s: float | None, flag_names: dict[str, str]
+) -> NodeCapacity:
     """Return the capacity of a node by its flags; raises InvalidInput."""
-    source = flags.get("parsync_capacity")
-    shrink_after_s = flags.get("parsync_shrink_after")
     if shrink_after_s is not None:
         flag = flag_names["parsync_shrink_after"]
         if not 0 <= shrink_after_s <= MAX_SHRINK_AFTER_S:

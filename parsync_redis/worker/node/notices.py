@@ -19,7 +19,7 @@ from urllib.error import HTTPError
 
 from ...errors import InvalidInput
 from ...model.ids import shown
-from .sources import CGROUP, Source, read_url, source_of
+from .sources import CGROUP, TextSource, read_url, source_of
 
 INTERVAL_S: Final = 5.0
 """Interval at which a node asks for its notice."""
@@ -138,7 +138,7 @@ CLOUDS: Final[Mapping[str, tuple[Callable[[str], str], str]]] = {
 """By name of a cloud: how to read its notice, and where its metadata service is."""
 
 
-def notice_source(flag: str, text: str) -> Source:
+def notice_source(flag: str, text: str) -> TextSource:
     """Return the source of notices that a flag names; raises InvalidInput.
 
     flag: the flag or variable, for messages.

@@ -16,8 +16,6 @@ from ...errors import ParsyncError, ServerUnreachable
 from ...health_file import HealthFile
 from ...model.apps import TASKS_LABEL
 from ...model.capacity import slots_given
-from ...model.limits import MAX_BATCH
-from ...model.needs import is_interruptible
 from ...model.node import NO_PROCESS, STANDS_STILL
 from ...settings import Settings
 from ...store.cluster import ClusterConfig, join_cluster
@@ -274,31 +272,13 @@ class Renewer:
         return all(taken)
 
     def _shrink(self, store: Store) -> None:
-        """Recall the newest runs beyond the capacity, if the node has held too much for too long.
-
-        Tasks with interruptible=False are left alone.
-        """
+        """Recall the newest runs beyond the capacity, if the node has held too much for too long."""
         node = self._node
         spec = node.spec
-        going = node.runs.going()
-        if not spec.capacity.is_exceeded(going, spec.offer):
-            return
-        runs = sorted(going, key=lambda run: run.place.since_ms)[-MAX_BATCH:]
-        records = store.run(
-            store.commands.read_tasks([run.place.task for run in runs], extras=False)
-        )
-        candidates = [
-            run
-            for run, record in zip(runs, records, strict=True)
-            if not run.ending and record.line and is_interruptible(record.line.kind)
-        ]
-        beyond = spec.capacity.beyond(candidates, going, spec.offer)
+        beyond = spec.capacity.to_recall(store, node.runs.going(), spec.offer)
         if beyond:
-            log.warning(
-                "node %s holds more than its capacity: it recalls %s",
-                node.name,
-                ", ".join(run.place.task for run in beyond),
-            )
+            tasks = ", ".join(run.place.task for run in beyond)
+            log.warning("node %s recalls what is beyond its capacity: %s", node.name, tasks)
         self.recall(beyond, f"{node.name} shrank")
 
     def _take(self, store: Store, config: ClusterConfig, report: Report) -> bool:

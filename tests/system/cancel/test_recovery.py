@@ -5,6 +5,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,6 +113,48 @@ def test_a_run_past_the_deadline_of_a_drain_moves_without_a_lost_start(
     assert rig.tasks.add.apply_async((1, 2), parsync=at("n1")).get(timeout=GET_S) == 3, (
         "it takes tasks again"
     )
+
+
+def test_a_node_shrinks_and_grows_with_its_file_and_recalls_its_newest_run(
+    rig: Rig, tmp_path: Path
+) -> None:
+    """The recalled run does not end when it is asked to: it is killed."""
+    given = tmp_path / "capacity"
+    given.write_text("slots=2")
+    rig.worker(
+        "n4",
+        "--parsync-capacity",
+        str(given),
+        "--parsync-shrink-after",
+        "0.5",
+        labels={"name": "n4"},
+    )
+    rig.client.drain("n1")
+    either = {"require": {"name": ["n1", "n4"]}}
+    older = rig.tasks.gated.apply_async(("older",), parsync=either)
+    rig.until(lambda: rig.marks("held", "older"), "the older one runs")
+    newer = rig.tasks.clinging.apply_async(("newer",), parsync=either)
+    rig.until(lambda: rig.marks("held", "newer"), "the newer one runs")
+    given.write_text("slots=1")
+    rig.until(lambda: rig.node("n4").capacity == {"slots": 1}, "it has shrunk")
+    rig.until(lambda: rig.marks("asked", "newer"), "the newer one is asked to end")
+    assert "gives 1 of its 2 slots now" in parsync(rig, "nodes")
+    rig.client.undrain("n1")
+    rig.until(lambda: len(rig.marks("held", "newer")) == 3, "it runs again, after it was killed")
+    status = rig.status(newer)
+    assert (status.node, status.starts, rig.status(older).node) == ("n1", 1, "n4")
+    (recalled,) = status.history
+    assert (recalled.node, recalled.state, recalled.why) == ("n4", TaskState.RUNNING, "n4 shrank")
+    given.write_text("slots=2")
+    rig.until(lambda: rig.node("n4").free == 1, "its second slot is open again")
+    rig.open()
+    assert (older.get(timeout=GET_S), newer.get(timeout=GET_S)) == ("older", "newer")
+    events = json.loads(parsync(rig, "events", "--node", "n4", "--json"))
+    assert [event["event"] for event in events if event["event"] in ("shrank", "grew")] == [
+        "shrank",
+        "grew",
+    ]
+    rig.stack.terminate("n4", 30)
 
 
 def test_when_a_node_leaves_only_the_tasks_that_could_not_end_run_again(rig: Rig) -> None:
