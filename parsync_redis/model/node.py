@@ -86,7 +86,7 @@ class Notice(NamedTuple):
     """The notice that a node leaves.
 
     at_ms: when it leaves (server time).
-    of_process: the node's process told it, so its next incarnation forgets it. Else an operator did.
+    of_process: the node's process told it, so its next incarnation forgets it; else an operator.
     over: the time has come: the node takes no claims, and its agent ends its runs.
     """
 
