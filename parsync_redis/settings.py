@@ -232,6 +232,8 @@ _NODE_VARIABLES: Final = {
     "parsync_slots": "PARSYNC_NODE_SLOTS",
     "parsync_score": "PARSYNC_NODE_SCORE",
     "parsync_shared_devices": "PARSYNC_NODE_SHARED_DEVICES",
+    "parsync_notice": "PARSYNC_NODE_NOTICE",
+    "parsync_transient": "PARSYNC_NODE_TRANSIENT",
     "parsync_capacity": "PARSYNC_NODE_CAPACITY",
     "parsync_shrink_after": "PARSYNC_NODE_SHRINK_AFTER",
     **{f"parsync_{name}": f"PARSYNC_NODE_{name.upper()}S" for name in _REPEATED_OPTIONS},
@@ -283,8 +285,11 @@ def _node_value(name: str, text: str) -> Any:
     """Return a variable's value in the form that Celery gives the flag's; raises InvalidInput."""
     yes: tuple[Callable[[str], Any], str] = (lambda word: _YES_OR_NO[word.lower()], "1 or 0")
     readers: dict[str, tuple[Callable[[str], Any], str]] = {
-        **dict.fromkeys(("parsync", "parsync_only", "parsync_shared_devices"), yes),
+        **dict.fromkeys(
+            ("parsync", "parsync_only", "parsync_shared_devices", "parsync_transient"), yes
+        ),
         "parsync_node": (str, "a name"),
+        "parsync_notice": (str, "a source"),
         "parsync_slots": (int, "a whole number"),
         "parsync_score": (float, "a number"),
         "parsync_capacity": (str, "a source"),

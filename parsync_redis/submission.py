@@ -53,6 +53,7 @@ class PlanOptions(TypedDict, total=False):
     wait_for_capacity: bool
     max_starts: int | None
     avoid_last: bool
+    interruptible: bool
     tenant: str
     limits: list[str] | Mapping[str, int]
 

@@ -6,7 +6,8 @@
 --   the node has been down for long
 -- RETURNS: a word
 --   forgotten: the record was removed; gone: the node has no record
---   held: the node has leases, and stays; drained: the node is drained, and stays
+--   held: the node has leases, and stays
+--   drained: the node is drained, or has an operator's notice, and stays
 --   up: the node is not down, or has another incarnation, and stays
 -- ERRORS: PSARGS
 -- INVARIANT: the bits of a node that is down are 0 already. The partition remembers the highest
@@ -48,7 +49,7 @@ end
 if has_leases(node) then
   return 'held'
 end
-if args.how == 'left' and node.drain ~= '0' then
+if args.how == 'left' and (node.drain ~= '0' or node.notice and not is_own(node)) then
   return 'drained'
 end
 remove_node(node)

@@ -42,6 +42,7 @@ local function new_node(old, slots_offered, room)
     name = args.node,
     state = 'up',
     drain = old and old.drain or '0',
+    notice = old and not is_own(old) and old.notice or nil,
     score = args.score,
     offer = args.offer,
     slots = slots_offered,

@@ -4,8 +4,9 @@
 -- READS: nodes alive
 -- ARGV: node inc
 -- RETURNS: {ok, moved, state, drain}, {superseded, inc} or {lapsed}
---   ok: the counter is `moved` now; superseded: a newer process has the node's name, with the
---   incarnation inc; lapsed: the node is down, and its process must register again
+--   ok: the counter is `moved` now, and drain is 3 once the time of the node's notice has come;
+--   superseded: a newer process has the node's name, with the incarnation inc
+--   lapsed: the node is down, and its process must register again
 -- ERRORS: PSARGS PSRECORD
 -- INVARIANT: only the node's present incarnation, while up or leaving, moves the counter. A record
 --   that contradicts the counter is corrected: no script writes the record without the counter, so
@@ -62,4 +63,4 @@ if is_named and (node.inc ~= inc or node.state == 'down') then
   in_full().correct_record(node, inc, meta, slots, free, nodes)
 end
 redis.call('HSET', alive, node.name, counter_text(node.inc, moved))
-return {'ok', moved, node.state, node.drain}
+return {'ok', moved, node.state, node.notice and is_over(node) and '3' or node.drain}

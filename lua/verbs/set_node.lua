@@ -1,5 +1,5 @@
 -- set_node: change what a node does about claims, by one word: drain, over, undrain, suspect,
--- trust, leaving, ahead or offer. The runs of the node go on.
+-- trust, leaving, until, ahead or offer. The runs of the node go on.
 -- KEYS: meta slots free left changed nodes notes
 -- ALSO: events
 -- ARGV: channel partition node inc word note
@@ -7,7 +7,9 @@
 --   note: '' for the words undrain, trust and leaving
 --     drain: the terms, 'deadline_s=600: TEXT' or 'no deadline: TEXT' ('' is 'no deadline'), for
 --     people and the leader
---     over: the terms of the drain whose deadline has passed, so that the agent ends the runs
+--     over: the terms of the drain whose deadline has passed, or the text of the notice whose time
+--     has come, so that the agent ends the runs
+--     until: when the node leaves, in ms of the server's clock; 0 withdraws the notice
 --     suspect: the reason
 --     ahead: how many waiting seats are open
 --     offer: 'SCORE OFFER' or 'SCORE capacity=CAPACITY OFFER', as the node's process has them: its
@@ -25,7 +27,8 @@
 --- @include node/free_bits
 --- @include node/note
 --- @include node/capacity
--- The words of a call that change the node's state or drain; the other words are ahead and offer.
+-- The words of a call that change the node's state or drain; the other words are until, ahead and
+-- offer.
 local OF_STATE = {drain = 1, over = 1, undrain = 1, suspect = 1, trust = 1, leaving = 1}
 
 -- read_note: return the note of the call. For the word drain, '' is 'no deadline'.
@@ -36,27 +39,13 @@ local function read_note()
   return args.word == 'suspect' and 'no reason was given' or 'no deadline'
 end
 
--- bad_note: return the error reply for a drain without terms, or a suspicion with terms, or nil.
+-- bad_note: return the error reply for a drain without terms or a suspicion with terms, or nil.
 local function bad_note(note)
   local word = args.word
   if word == 'drain' and not is_terms(note) or word == 'suspect' and is_terms(note) then
     return redis.error_reply("PSARGS 'deadline_s=SECONDS: TEXT' or 'no deadline: TEXT' is the note "
       .. 'of a drain, and of nothing else')
   end
-end
-
--- copy_of: return a table with the fields of a record that this script may change.
-local function copy_of(node)
-  return {
-    state = node.state,
-    drain = node.drain,
-    ahead = node.ahead,
-    first = node.first,
-    span = node.span,
-    score = node.score,
-    offer = node.offer,
-    capacity = node.capacity,
-  }
 end
 
 -- change_state: change the state and the drain of a node by a word. Returns the new note.
@@ -70,6 +59,7 @@ local function change_state(node, word, note, old_note)
     node.drain = '2'
   elseif word == 'undrain' then
     node.drain = '0'
+    node.notice = nil
     new_note = ''
   elseif word == 'suspect' and node.state == 'up' and node.drain == '0' then
     node.state = 'suspect'
@@ -92,7 +82,12 @@ end
 -- a call that cannot change the node.
 local function change_node(node, note, old_note)
   local word = args.word
-  if word == 'ahead' then
+  if word == 'until' then
+    return old_note, set_notice(node, note, args.inc)
+  elseif word == 'over' and node.notice == note then
+    node.notice = note .. ',over'
+    return old_note
+  elseif word == 'ahead' then
     return old_note, open_seats(node, note)
   elseif word == 'offer' then
     return old_note, in_full().take_offer(node, note, args.inc)
@@ -100,7 +95,7 @@ local function change_node(node, note, old_note)
     return change_state(node, word, note, old_note)
   end
   return old_note, redis.error_reply(
-    'PSWORD drain, over, undrain, suspect, trust, leaving, ahead or offer, not ' .. word)
+    'PSWORD drain, over, undrain, suspect, trust, leaving, until, ahead or offer, not ' .. word)
 end
 
 -- write_note: write the note of a node, if it has changed.
@@ -117,6 +112,7 @@ local function write_change(node, old, note)
   local has_new_offer = node.score ~= old.score or node.offer ~= old.offer
   local has_new_capacity = node.capacity ~= old.capacity
   local has_new_state = node.state ~= old.state or node.drain ~= old.drain
+    or node.notice ~= old.notice
   if not (has_new_offer or has_new_capacity or has_new_state or node.ahead ~= old.ahead) then
     return
   end
@@ -147,7 +143,7 @@ refusal = bad_lease(slots, node)
 if refusal then
   return refusal
 end
-local old = copy_of(node)
+local old = read_node(nodes, args.node)
 local old_note = redis.call('HGET', notes, node.name) or ''
 local new_note, reply = change_node(node, note, old_note)
 if reply then

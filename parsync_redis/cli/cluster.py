@@ -94,7 +94,7 @@ def list_nodes(
             " ".join(n.queues),
             labels_shown(n.labels),
             " ".join(n.taints),
-            "; ".join(filter(None, (n.note, n.reserved and f"reserved for {n.reserved}"))),
+            n.remarks,
         ),
         "no nodes: start a worker of your app with --parsync-node",
         missing,
@@ -220,6 +220,14 @@ def drain(
         str | None,
         typer.Option(help="After this time, end its runs and place them elsewhere: 90s 10m 2h."),
     ] = None,
+    leaves_at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help="It leaves then, and until then gets tasks that end before: 30s 10m 14:30.",
+        ),
+    ] = None,
     reason: Annotated[str, typer.Option(help="Why: one line for people.")] = "",
     as_json: Json = False,
     url: Url = None,
@@ -229,7 +237,7 @@ def drain(
     """Give a node no new tasks, also after a restart; its runs go on, up to a deadline if any."""
     deadline_s = None if deadline is None else parse_seconds("--deadline", deadline)
     with make_client(url, cluster, config) as client:
-        _print_view(client.drain(node, deadline_s, reason), as_json)
+        _print_view(client.drain(node, deadline_s, reason, leaves_at=leaves_at), as_json)
 
 
 def undrain(
@@ -248,7 +256,7 @@ def _print_view(node: NodeView, as_json: bool) -> None:
     if as_json:
         print_json(node)
     else:
-        note = f" ({node.note})" if node.note else ""
+        note = f" ({node.remarks})" if node.remarks else ""
         say(
             f"{node.name} {node.state}{note}: {node.held} of {node.slots} slots held, {node.free} "
             "open to tasks"

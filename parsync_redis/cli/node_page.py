@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from ..inspect.node_detail import NodeDetail, Occupant
 from ..model.amount import shown_amount
-from ..model.human import age_text, labels_shown, needs_shown
+from ..model.human import age_text, clock_text, labels_shown, needs_shown
 from ..model.node import deadline_s, drain_reason
 from ..model.status import TaskStatus
 from ..model.views import NodeView
@@ -38,6 +38,7 @@ def print_node(detail: NodeDetail) -> None:
         ("labels", labels_shown(node.labels)),
         ("taints", " ".join(node.taints)),
         ("queues", " ".join(node.queues)),
+        ("leaves", "" if node.leaves_ms is None else _leaves(node.leaves_ms, detail.now_ms)),
         ("reserved", node.reserved and f"for {node.reserved}"),
         ("score", f"{node.score:g}"),
         ("partition", str(node.partition)),
@@ -54,7 +55,7 @@ def print_node(detail: NodeDetail) -> None:
 
 
 def _why(node: NodeView) -> str:
-    if not node.draining:
+    if not node.draining or not node.note:
         return f": {node.note}" if node.note else ""
     terms = node.note.removeprefix("over ")
     seconds = deadline_s(terms)
@@ -62,6 +63,12 @@ def _why(node: NodeView) -> str:
     when = ", no deadline" if seconds is None else f", deadline {age_text(seconds)} after it began"
     passed = ", which has passed" if terms != node.note else ""
     return f"{when}{passed}" + (f": {reason}" if reason else "")
+
+
+def _leaves(leaves_ms: int, now_ms: int) -> str:
+    """Return when a node leaves, and in how long."""
+    ahead = f", in {age_text((leaves_ms - now_ms) / 1000)}" if leaves_ms > now_ms else ""
+    return f"at {clock_text(leaves_ms)}{ahead}"
 
 
 def _seats(node: NodeView) -> str:

@@ -3,20 +3,27 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Unpack
 
 from ..errors import InvalidInput
 from ..model.events import Event, Wanted, time_line
 from ..model.explanation import Explanation, Outlook
-from ..model.human import needs_given
+from ..model.human import needs_given, read_future
 from ..model.ids import check_name, decode_id, encode_id, new_id, shown
-from ..model.node import drain_terms
+from ..model.node import drain_terms, leaving_time
 from ..model.status import TaskStatus
 from ..model.task import Submission, TaskState
 from ..model.views import Evenness, KindView, NameView, NodeView, PartitionView, measure_evenness
 from ..near import near_node
 from ..settings import Settings
-from ..store.reads.cancel import Selection, find_purgeable, find_selected, purge_tasks
+from ..store.reads.cancel import (
+    Selection,
+    find_purgeable,
+    find_selected,
+    purge_tasks,
+    server_ms,
+)
 from ..store.reads.demand import read_demand
 from ..store.reads.schedulers import look_for_cluster
 from ..store.reads.tasks import list_tasks
@@ -342,19 +349,43 @@ class ParsyncClient(PolicyMethods):
         """Return how much the partitions differ in slots, mean score and labels."""
         return measure_evenness(self.partitions())
 
-    def drain(self, node: str, deadline_s: float | None = None, reason: str = "") -> NodeView:
+    def drain(
+        self,
+        node: str,
+        deadline_s: float | None = None,
+        reason: str = "",
+        *,
+        leaves_at: str | datetime | None = None,
+    ) -> NodeView:
         """Drain a node: it gets no new claims, also after a restart, and its runs go on.
 
         deadline_s: after so many seconds, counted by the leader, the remaining runs are ended and
             placed elsewhere; these starts do not count.
         reason: a line for people. A second call replaces the terms of the first.
+        leaves_at: when the node leaves: "10m" from now by the server's clock, "14:30" by the local
+            clock, or a date and time. Until then the node gets the tasks that end before. What
+            still runs shortly before is ended and placed elsewhere; these starts do not count.
+            Stands without deadline_s and reason.
 
         Raises InvalidInput.
         """
-        return self._set_node(node, "drain", drain_terms(deadline_s, reason))
+        if leaves_at is None:
+            return self._set_node(node, "drain", drain_terms(deadline_s, reason))
+        if deadline_s is not None or reason:
+            raise InvalidInput(
+                "drain: leaves_at stands alone: a node that leaves at a time has no deadline_s and "
+                "no reason"
+            )
+        now_ms = self.requests.do(lambda: server_ms(self.store))
+        text = leaves_at.isoformat() if isinstance(leaves_at, datetime) else leaves_at
+        leaves_ms = read_future("leaves_at", text, now_ms)
+        return self._set_node(node, "until", leaving_time(leaves_ms, now_ms))
 
     def undrain(self, node: str) -> NodeView:
-        """Undrain a drained or suspect node, so that it gets claims again; raises InvalidInput."""
+        """Undrain a drained or suspect node, or one that leaves, so that it gets claims again.
+
+        Raises InvalidInput.
+        """
         return self._set_node(node, "undrain")
 
     def _set_node(self, name: str, word: str, note: str = "") -> NodeView:

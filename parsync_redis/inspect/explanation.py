@@ -11,6 +11,7 @@ from typing import Any, Final
 from ..errors import AccessDenied
 from ..model.account_views import goes_first_by_use
 from ..model.explanation import Choice, Explanation, Forecast, Holding, NodeClass, Outlook
+from ..model.human import clock_text
 from ..model.ids import encode_id, readable
 from ..model.kind import Kind, split_kind
 from ..model.needs import Resources, are_needs
@@ -27,7 +28,7 @@ from ..placement.forecast import (
     forecast_start,
     has_room_now,
 )
-from ..placement.now import classify, clock_text
+from ..placement.now import classify
 from ..placement.reasons import find_fitting, room_on
 from ..placement.remedies import can_hold, find_remedies
 from ..store.reads.accounts import read_account_lines
@@ -169,9 +170,7 @@ class _Explainer:
             if can_hold(node_class)
             for name in node_class.nodes
         ]
-        open_now = [
-            node for node in nearest_first if node.open and not (node.booked or node.held_back)
-        ]
+        open_now = [node for node in nearest_first if node.open_to_task]
         waiting = WaitingTasks(task.name, needs, open_now)
         open_nodes = {node.name for node in waiting.nodes}
         position = self._position(order, nearest_first)
@@ -354,7 +353,7 @@ class _Explainer:
         )
         needs = self._reading.settled(kind.needs)
         facts = find_fitting(needs, self._reading.facts(kind))
-        nodes = [node for node in facts if node.open and not (node.booked or node.held_back)]
+        nodes = [node for node in facts if node.open_to_task]
         return WaitingTasks(
             kind.name, needs, nodes, sorted(order for reply in replies for _, order in reply)
         )

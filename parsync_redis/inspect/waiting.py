@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ..model.booking import Booking
+from ..model.booking import Booking, outlasts
+from ..model.human import clock_text
 from ..model.ids import decode_id, encode_id
 from ..model.kind import Kind, split_kind
 from ..model.near import near_of, settled
@@ -18,8 +19,9 @@ from ..model.task import FINAL, StoredState, TaskState
 from ..model.times import LearntTimes
 from ..placement.facts import Holder, NodeFacts
 from ..placement.fits import fits
-from ..placement.now import clock_text
+from ..placement.now import LEAVES_NOW, leaves_in
 from ..placement.reasons import MAX_NAMED, ROOM, explain_waiting, find_fitting
+from ..store.cluster import read_config
 from ..store.reads.cancel import server_ms
 from ..store.reads.live_nodes import facts_of, live_nodes, read_holders
 from ..store.reads.schedulers import find_fault, look_for_cluster, read_refusals, read_schedulers
@@ -91,7 +93,10 @@ class ClusterReading:
         self.accounts = AccountExplainer(store, self.now_ms, most_compared is not None)
         self.bookings = read_booked(store)
         self.holds = read_holds(store)
-        self.times = read_times(store) if self.bookings else LearntTimes()
+        leaving = any(state.node.notice for state in nodes)
+        config = read_config(store) if leaving else None
+        self._lease_s = config.lease_s if config else 0.0
+        self.times = read_times(store) if self.bookings or leaving else LearntTimes()
         self._at_workers = self._read_waiting_seats()
         self._holders: dict[str, list[Holder]] = {}
         self._placed: dict[str, str] = {}  # task -> the node on which it holds slots
@@ -189,7 +194,19 @@ class ClusterReading:
             if node.name in barred or holding_back:
                 holds_back = (node.name, self.states[node.name].node.inc) in holding_back
                 facts[i] = replace(node, booked=barred.get(node.name, ""), held_back=holds_back)
+            if leaves := self._leaves(self.states[node.name].node, kind.name):
+                facts[i] = replace(facts[i], leaves=leaves)
         return facts
+
+    def _leaves(self, node: Node, name: str) -> str:
+        """Return how a node leaves before tasks of a name end; '' if it does not."""
+        if node.notice is None or node.notice.over:
+            return LEAVES_NOW if node.notice else ""
+        times = self.times.of(name, node.offer)
+        run_ms = times.p95_ms if times else None
+        if not outlasts(run_ms, self.now_ms, node.notice.end_ms(self._lease_s)):
+            return ""
+        return leaves_in(node.notice.at_ms, run_ms, self.now_ms)
 
     def _bars(self, booking: Booking, kind: Kind) -> bool:
         """Return whether a booking keeps tasks of a kind off its node."""
@@ -239,6 +256,7 @@ class ClusterReading:
             required_node in ("", node.name)
             and (node.name, node.inc) not in holding_back
             and node.name not in barred
+            and not self._leaves(node, name)
             for node in alike
         )
 

@@ -73,6 +73,23 @@ WORKER_OPTIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any]], ...]] = (
         },
     ),
     (
+        ("--parsync-notice",),
+        {
+            "metavar": "SOURCE",
+            "help": "Where it learns that it leaves: aws, gcp, azure, a file, a URL or "
+            "module:function.",
+        },
+    ),
+    (
+        ("--parsync-transient",),
+        {
+            "is_flag": True,
+            "default": None,
+            "help": "It may leave with a notice of seconds: no task with interruptible=False "
+            "runs here.",
+        },
+    ),
+    (
         ("--parsync-capacity",),
         {
             "metavar": "SOURCE",

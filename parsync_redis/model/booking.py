@@ -50,9 +50,18 @@ class Booking:
             kind.tenant,
         ):
             return False
-        return (run_ms is None or now_ms + run_ms > self.from_ms) and starves(
+        return outlasts(run_ms, now_ms, self.from_ms) and starves(
             parse_needs(booked_kind.needs), kind.needs
         )
+
+
+def outlasts(run_ms: float | None, now_ms: float, end_ms: float) -> bool:
+    """Return whether a task that starts now may run beyond `end_ms`.
+
+    run_ms: the 95th percentile of the run times of its name; None if no run time is known, which
+        counts as too long.
+    """
+    return run_ms is None or now_ms + run_ms > end_ms
 
 
 def starves(large: Resources, needs: str) -> bool:

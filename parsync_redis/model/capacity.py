@@ -22,7 +22,7 @@ SLOTS: Final = "slots"
 FAILS: Final = "?"
 """The last character of a capacity whose source fails."""
 
-_WORD: Final = re.compile(r"([a-z][a-z0-9_.@]{0,70})=([^=,?]{1,40})")
+_SOURCE_WORD: Final = re.compile(r"([a-z][a-z0-9_.@]{0,70})=([^=,?]{1,40})")
 
 
 def read_capacity(text: str) -> dict[str, int]:
@@ -34,7 +34,7 @@ def read_capacity(text: str) -> dict[str, int]:
             f"a capacity of {len(words)} words is not valid: it must be like 'slots=6 mem=12GiB'"
         )
     for word in words:
-        match = _WORD.fullmatch(word)
+        match = _SOURCE_WORD.fullmatch(word)
         if match is None or match[1] in amounts:
             raise InvalidInput(
                 f"the word {shown(word)} of the capacity is not valid: it must be NAME=AMOUNT, and "
@@ -50,23 +50,23 @@ def read_capacity(text: str) -> dict[str, int]:
     return amounts
 
 
-def capacity_of(offer: Resources, given: Mapping[str, int]) -> tuple[str, list[str]]:
+def capacity_of(offer: Resources, amounts: Mapping[str, int]) -> tuple[str, list[str]]:
     """Return the capacity of a node as its record has it, and the names that are cut.
 
-    given: the amounts of a source. Those of which the node offers less, or nothing, are cut to the
+    amounts: what a source says. Amounts of which the node offers less, or nothing, are cut to the
         offer. The devices with the lowest indexes give an amount of their kind.
     """
     offered = {SLOTS: offer.slots * THOUSANDTHS, **dict(offer.amounts)}
     devices = indexes_of(dict(offer.amounts))
     limits: dict[str, int] = {}
     cut = []
-    for name, amount in given.items():
+    for name, amount in amounts.items():
         names = [f"{name}@{index}" for index in devices.get(name, ())] or [name]
-        left = amount
-        for one_name in names:
-            limits[one_name] = min(left, offered.get(one_name, 0))
-            left -= limits[one_name]
-        if left:
+        remaining = amount
+        for part in names:
+            limits[part] = min(remaining, offered.get(part, 0))
+            remaining -= limits[part]
+        if remaining:
             cut.append(name)
     words = [
         f"{name}={amount_text(amount)}"

@@ -22,6 +22,12 @@ _CLOCK: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ][0-9:.]{1,15}(?:Z|[+-][0-9:]{1,15})?)?")
 _AGO: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)([smhd])")
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_AHEAD: Final = re.compile(r"(?:in |\+)?(\d{1,9}(?:\.\d{1,3})?)([smhd]?)")
+
+
+def clock_text(ms: int) -> str:
+    """Return a server time (POSIX, ms) as text for people, in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def age_text(seconds: float) -> str:
@@ -107,6 +113,22 @@ def read_moment(
         raise InvalidInput(
             f"{noun} {shown(text)} is not valid: it must be a time of day (14:02), how long ago "
             "(90s, 10m, 2h, 1d) or a date and time (2026-11-25T14:02)"
+        ) from None
+
+
+def read_future(noun: str, text: str, now_ms: int) -> int:
+    """Return a moment ahead in ms since 1970: '10m' from now, the next 14:02, or a date and time.
+
+    Raises InvalidInput.
+    """
+    if ahead := _AHEAD.fullmatch(text):
+        return now_ms + round(1000 * float(ahead[1]) * _UNITS_S[ahead[2] or "s"])
+    try:
+        return read_moment(noun, text, now_ms, after_ms=now_ms)
+    except InvalidInput:
+        raise InvalidInput(
+            f"{noun} {shown(text)} is not valid: it must be a time from now (30s, 10m, 2h), a time "
+            "of day (14:02) or a date and time (2026-11-25T14:02)"
         ) from None
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..errors import InvalidInput
 from .capacity import capacity_shown, source_fails
@@ -41,7 +41,7 @@ class NodeState(StrEnum):
     """The state of a node.
 
     up: the node gets tasks.
-    draining: the node is up, but an operator keeps new tasks away.
+    draining: the node is up, but an operator keeps new tasks away, or it is about to leave.
     suspect: the node is alive, but its tasks fail or did not start, or its pool has no process.
     leaving: the node shuts down.
     down: the node's lease has ended, or the node has left.
@@ -74,6 +74,42 @@ def trust_remedy(node: str, note: str) -> str:
     return f"parsync nodes undrain {node}"
 
 
+NOTICE_GRACE_LEASES: Final = 0.6
+"""What is left of the time of a notice when the remaining runs are ended, in leases.
+
+The leader acts eight times a lease, the node's agent learns of it five times a lease, and kills the
+runs that go on with its next renewal.
+"""
+
+
+class Notice(NamedTuple):
+    """The notice that a node leaves.
+
+    at_ms: when it leaves (server time).
+    of_process: the node's process told it, so its next incarnation forgets it; else an operator.
+    over: the time has come: the node takes no claims, and its agent ends its runs.
+    """
+
+    at_ms: int
+    of_process: bool = False
+    over: bool = False
+
+    @classmethod
+    def of(cls, text: str) -> "Notice":
+        """Read the word `until` of a record."""
+        at_ms, *words = text.split(",")
+        return cls(int(at_ms), "own" in words, "over" in words)
+
+    @property
+    def text(self) -> str:
+        """Return the word `until` of a record."""
+        return f"{self.at_ms}{',own' * self.of_process}{',over' * self.over}"
+
+    def end_ms(self, lease_s: float) -> float:
+        """Return when the runs that remain are ended (server time)."""
+        return self.at_ms - NOTICE_GRACE_LEASES * 1000 * lease_s
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node; its slots have the bits first .. first + span - 1 of its partition's bitmap.
@@ -84,6 +120,7 @@ class Node:
         number counts closed slots: the pool or the capacity has no room for them, or tasks behind
         the slots use it.
     capacity: the capacity as the record has it, '' if the node can give what it offers.
+    notice: when the node leaves; None if nobody said that it will.
     """
 
     name: str
@@ -96,6 +133,7 @@ class Node:
     offer: Resources
     ahead: int | None = None
     capacity: str = ""
+    notice: Notice | None = None
 
     @property
     def has_waiting_seats(self) -> bool:
@@ -115,16 +153,16 @@ class Node:
     @property
     def gives(self) -> str:
         """Return what the node gives now, for people; '' if it gives what it offers."""
-        given = capacity_shown(self.offer, self.capacity)
-        parts = [f"gives {given} now"] if given else []
+        amounts = capacity_shown(self.offer, self.capacity)
+        parts = [f"gives {amounts} now"] if amounts else []
         if source_fails(self.capacity):
             parts.append("the source of its capacity fails")
         return "; ".join(parts)
 
     @property
     def draining(self) -> bool:
-        """Return True if an operator drains the node, so that it gets no new claims."""
-        return self.drain != 0
+        """Return True if the node is drained, or its time to leave has come: it gets no claims."""
+        return self.drain != 0 or (self.notice is not None and self.notice.over)
 
     @property
     def state_shown(self) -> NodeState:
@@ -149,7 +187,10 @@ class Node:
         first = int(fields["first"])
         score = float(fields["score"])
         capacity = fields.get("capacity", "")
-        return cls(name, fields["state"], inc, drain, first, span, score, offer, ahead, capacity)
+        notice = Notice.of(fields["until"]) if "until" in fields else None
+        return cls(
+            name, fields["state"], inc, drain, first, span, score, offer, ahead, capacity, notice
+        )
 
 
 MAX_DEADLINE_S: Final = 1_000_000
@@ -181,6 +222,23 @@ def drain_terms(deadline_s: float | None, reason: str) -> str:
         else f"deadline_s={deadline_s:.3f}".rstrip("0").rstrip(".")
     )
     return TERMS.write(deadline=deadline, reason=reason or None)
+
+
+MAX_LEAVING_S: Final = 366 * 86_400
+
+
+def leaving_time(leaves_ms: float, now_ms: float) -> str:
+    """Return the note of the word `until` for a node that leaves at a time (server time, ms).
+
+    Raises InvalidInput for a time that is over, or more than a year ahead.
+    """
+    ahead_s = (leaves_ms - now_ms) / 1000
+    if not 0 < ahead_s <= MAX_LEAVING_S:
+        raise InvalidInput(
+            f"a node cannot leave {ahead_s:.0f} s from now: the time must be ahead, by a year at "
+            "most"
+        )
+    return str(round(leaves_ms))
 
 
 def deadline_s(terms: str) -> float | None:

@@ -18,7 +18,7 @@ from .account import TENANT_RULE, are_accounts, limits_text
 from .apart import APART_RULE, held_by, is_word
 from .ids import MAX_ID, close_to, shown
 from .limits import MAX_SLOTS
-from .needs import Resources, queue_label
+from .needs import UNINTERRUPTED, Resources, queue_label
 from .preferences import preferences_text
 from .taints import tolerance
 
@@ -254,6 +254,16 @@ OPTIONS: Final = (
         stored=True,
     ),
     Option(
+        "interruptible",
+        True,
+        lambda value: isinstance(value, bool),
+        "True or False",
+        "--interruptible",
+        bool,
+        "Take nodes that may leave with a notice of seconds (yes).",
+        False,
+    ),
+    Option(
         "tenant",
         "",
         is_tenant,
@@ -305,7 +315,7 @@ class TaskOptions:
     The options come from `parsync={...}` in Celery, keyword arguments of the client, or flags of
     the CLI.
 
-    needs: slots, resources, require, tolerate and apart.
+    needs: slots, resources, require, tolerate, apart and interruptible.
     near: the task to be near to; submit replaces it by a label in the needs.
     expires: seconds, None for never; only in a Celery task's own options, because all other callers
         say `expires` as Celery does.
@@ -355,6 +365,8 @@ class TaskOptions:
         )
         if apart_amounts := held_by(checked.pop("apart")):
             needs = Resources.made(needs.slots, [*needs.amounts, *apart_amounts], needs.labels)
+        if not checked.pop("interruptible") and UNINTERRUPTED not in needs.labels:
+            needs = Resources.made(needs.slots, needs.amounts, [*needs.labels, UNINTERRUPTED])
         return cls(needs, **checked)
 
     @classmethod

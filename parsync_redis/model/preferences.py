@@ -34,6 +34,7 @@ RULE_WORDS: Final[Mapping[str, str]] = {
     "cheap": "",
     "fresh": "",
     "score": "",
+    "stable": "",
     "warm": "key",
     "near": "task id",
 }

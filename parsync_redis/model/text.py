@@ -47,6 +47,7 @@ FIELD_PATTERNS: Final[Mapping[str, str]] = {
     "tail": r"\d{1,16}",
     "task": "[!-~]+",
     "tries": r"\d{1,15}",
+    "until": r"\d{1,15}(?:,own)?(?:,over)?",
     "used": r"[01](?:\.\d{1,12})?",
     "waiting": r"[1-9]\d{0,14}",
     "where": r"\S+",
@@ -112,7 +113,7 @@ def _pattern(part: str) -> str:
 
 NODE_LINE: Final = LineTemplate(
     "{state} inc={inc} drain={drain} first={first} span={span}[ ahead={ahead}]"
-    "[ capacity={capacity}] score={score} {offer}"
+    "[ capacity={capacity}][ until={until}] score={score} {offer}"
 )
 """A node's record in `nodes`: see model/node.py."""
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from .human import clock_text
 from .node import NodeState
 
 VIEW_AGES: Final = "view_ages_ms"
@@ -39,6 +40,7 @@ class NodeView:
     queues: the Celery queues that its worker consumes.
     labels: several values of a label have commas between.
     taints: a task must tolerate all of them to go there.
+    leaves_ms: when the node leaves (server time), None if nobody said that it will.
     down_ms: when the node was found to be down (server time), None for any other state.
     waiting: the waiting seats that tasks hold.
     ahead: the waiting seats that are open.
@@ -68,6 +70,14 @@ class NodeView:
     taints: tuple[str, ...] = ()
     capacity: Mapping[str, int | float] = field(default_factory=dict)
     capacity_fails: bool = False
+    leaves_ms: int | None = None
+
+    @property
+    def remarks(self) -> str:
+        """Return the note, when the node leaves and for whom it is reserved, as text for people."""
+        leaves = "" if self.leaves_ms is None else f"leaves at {clock_text(self.leaves_ms)}"
+        reserved = self.reserved and f"reserved for {self.reserved}"
+        return "; ".join(filter(None, (self.note, leaves, reserved)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ def by_lack(
 
     Nodes that are booked for the task's kind go before all other nodes.
     """
-    able = [node for node in find_fitting(needs, nodes) if node.open]
+    able = [node for node in find_fitting(needs, nodes) if node.open and not node.leaves]
 
     def lack(node: NodeFacts) -> tuple[bool, float, str]:
         return (

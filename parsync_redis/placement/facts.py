@@ -20,6 +20,7 @@ class NodeFacts:
     down_ms: when the node was found down (server time).
     booked: the task that the node is kept for, if this keeps the judged task away; else ''.
     held_back: the node holds back the task's name, because such tasks fail there.
+    leaves: the sentence about a node that leaves, if this keeps the judged task away; else ''.
     gives: what the node gives now, if that is less than it offers: 'gives 6 of its 10 slots now'.
     score: of the node, see Node.
     """
@@ -35,6 +36,7 @@ class NodeFacts:
     knows: bool = True
     booked: str = ""
     held_back: bool = False
+    leaves: str = ""
     gives: str = ""
     score: float = 1.0
 
@@ -42,6 +44,11 @@ class NodeFacts:
     def open(self) -> bool:
         """True if the node takes claims."""
         return self.state == "up" and not self.draining
+
+    @property
+    def open_to_task(self) -> bool:
+        """True if the node takes claims of the judged task."""
+        return self.open and not (self.booked or self.held_back or self.leaves)
 
 
 @dataclass(frozen=True, slots=True)

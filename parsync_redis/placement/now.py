@@ -4,13 +4,13 @@ An obstacle of now: a node takes no new tasks, or has too few slots or resources
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 from ..model.amount import THOUSANDTHS, shown_amount
 from ..model.apart import APART_PREFIX, undeclared
 from ..model.devices import hold, share_of
 from ..model.explanation import NodeClass, Obstacle
+from ..model.human import age_text, clock_text
 from ..model.near import near_of
 from ..model.needs import Resources
 from ..model.node import drain_reason
@@ -18,6 +18,12 @@ from .facts import NodeFacts
 from .rules import PLACEMENT_RULES
 from .rules.devices import fitting, shortage, split
 from .rules.labels import TaintsRule
+
+STATE_RULES: Final = ("state", "reserved", "held", "leaves")
+"""The rules of obstacles that close a node as a whole."""
+
+LEAVES_NOW: Final = "leaves now"
+"""The sentence about a node whose time to leave has come."""
 
 NO_NAME_HERE: Final = "does not know a task of that name"
 
@@ -64,7 +70,9 @@ def shortages(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
 
 
 def _closed(node: NodeFacts) -> Sequence[Obstacle]:
-    """Return why a node takes no new tasks, or keeps its room for another task; () if open."""
+    """Return why a node takes no new tasks, or none of the task's kind; () if it is open to it."""
+    if node.leaves and node.state == "up":
+        return (Obstacle("leaves", False, "leaves", node.leaves),)
     if node.open and node.booked:
         return (Obstacle("reserved", False, "reserved", f"is reserved for {node.booked}"),)
     if node.open and node.held_back:
@@ -127,9 +135,19 @@ def _free_resources(needs: Resources, node: NodeFacts) -> Sequence[Obstacle]:
     return obstacles_of_node
 
 
-def clock_text(ms: int) -> str:
-    """Return a server time (POSIX, ms) as text for people, in UTC."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+def before_they_end(at_ms: int) -> str:
+    """Return the sentence about a node that leaves too early for a task."""
+    return f"leaves at {clock_text(at_ms)}, before such tasks end"
+
+
+def leaves_in(at_ms: int, run_ms: float | None, now_ms: int) -> str:
+    """Return the sentence about a node that leaves too early for a task, as of now."""
+    takes = (
+        f"such tasks take up to {age_text(run_ms / 1000)}"
+        if run_ms is not None
+        else "how long such tasks take is not known yet"
+    )
+    return f"leaves in {age_text((at_ms - now_ms) / 1000)}: {takes}"
 
 
 Distance = tuple[int, int, int, float]
@@ -144,7 +162,7 @@ def distance(obstacles_of_node: Sequence[Obstacle]) -> Distance:
     counts less than another lasting obstacle, because the task need only tolerate it.
     """
     static = sum(obstacle.static for obstacle in obstacles_of_node)
-    closed = sum(obstacle.rule in ("state", "reserved", "held") for obstacle in obstacles_of_node)
+    closed = sum(obstacle.rule in STATE_RULES for obstacle in obstacles_of_node)
     strict = sum(
         obstacle.static and obstacle.rule != TaintsRule.name for obstacle in obstacles_of_node
     )

@@ -13,7 +13,7 @@ from ..model.explanation import Obstacle
 from ..model.needs import Resources
 from .facts import Holder, NodeFacts
 from .fits import explain_infeasible, fits
-from .now import has_room, is_near, what_keeps
+from .now import STATE_RULES, has_room, is_near, what_keeps
 from .rules.devices import split, what_is_left
 
 MAX_NAMED: Final = 3
@@ -114,7 +114,7 @@ def _until(
     needs: Resources, obstacle: Obstacle, node: NodeFacts, holders: Sequence[Holder] | None
 ) -> str:
     """Return how much is left, and which tasks must end; '' without holders."""
-    if holders is None or obstacle.rule in ("state", "reserved", "held"):
+    if holders is None or obstacle.rule in STATE_RULES:
         return ""
     if obstacle.rule == "free slots":
         return _until_one_of(holders)
@@ -163,7 +163,7 @@ REASON_PATTERNS: Final = (
     ("drained", r"FITS is drained"),
     ("suspect", r"FITS is suspect"),
     ("down", r"FITS is down"),
-    ("leaving", r"FITS shuts down"),
+    ("leaving", r"FITS (?:shuts down|leaves )"),
 )
 """By class, the pattern that the sentences of its reasons begin with.
 

@@ -64,8 +64,12 @@ def _acts(needs: Resources, node: NodeFacts, held_slots: int) -> Iterator[str]:
             free=node.offer.slots,
             amounts_left=dict(node.offer.amounts),
             held_back=False,
+            leaves="",
         )
         held_slots = 0
+    if node.leaves:
+        yield f"{node.name} stays"
+        node = replace(node, draining=False, leaves="")
     if not node.open:
         if node.draining:
             yield f"parsync nodes undrain {node.name}"

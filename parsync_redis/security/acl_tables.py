@@ -290,6 +290,7 @@ READ_COMMANDS: Final = frozenset(_READS.split())
 
 OPERATOR_RIGHTS: Final[CommandsByKind] = {
     "q:accounts": "hdel hset",
+    "p:changed": "zadd",
     "p:events": "del xadd",
     "p:free": "setbit",
     "p:left": "hdel hset",

@@ -56,7 +56,7 @@ def _node(client: ParsyncClient, name: str) -> tuple[NodeView, str]:
 
 
 def _sentence(node: NodeView) -> str:
-    note = f" ({node.note})" if node.note else ""
+    note = f" ({node.remarks})" if node.remarks else ""
     return f"{node.name} is {node.state}{note}: {node.held} of {node.slots} slots are held"
 
 
@@ -73,12 +73,14 @@ def _drain(client: ParsyncClient, name: str, form: Mapping[str, str], by: str) -
     deadline = form.get("deadline", "").strip()
     reason = form.get("reason", "").strip()
     after_s = parse_seconds("the time", deadline) if deadline else None
+    if leaves_at := form.get("at", "").strip():
+        return _sentence(client.drain(name, after_s, reason, leaves_at=leaves_at))
     return _sentence(client.drain(name, after_s, f"{reason} (by {by})" if reason else f"by {by}"))
 
 
 def _plan_undrain(client: ParsyncClient, name: str) -> Confirmation:
     node, now = _node(client, name)
-    open_again = node.draining or node.state == NodeState.SUSPECT
+    open_again = node.draining or node.leaves_ms is not None or node.state == NodeState.SUSPECT
     return Confirmation(now, f"{name} gets tasks again." if open_again else "")
 
 

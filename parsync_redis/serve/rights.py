@@ -19,14 +19,14 @@ from ..model.apart import APART_PREFIX
 from ..model.condition import wanted_of
 from ..model.ids import shown
 from ..model.limits import MAX_BATCH, MAX_BATCH_BYTES, MAX_SLOTS
-from ..model.needs import QUEUE_LABEL, TAINT_LABEL
+from ..model.needs import QUEUE_LABEL, TAINT_LABEL, UNINTERRUPTED
 from ..model.task import Submission
 
 SUBMITTER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """The name of a submitter. In the ids of its tasks a colon ends the name."""
 
 FREE_OPTIONS: Final = frozenset(
-    ("strategy", "prefer", "wait_for_capacity", "avoid_last", "expires")
+    ("strategy", "prefer", "wait_for_capacity", "avoid_last", "interruptible", "expires")
 )
 """The options of a task that every submitter may use freely. Rights limits all other options."""
 
@@ -185,7 +185,7 @@ def _judge_label(rights: Rights, name: str, condition: str) -> None:
                     f"you may not use {option}={shown(word)}: {_yours(allowed, plural)}"
                 )
         return
-    if name in rights.require:
+    if name in rights.require or (name, condition) == UNINTERRUPTED:
         return
     values = wanted_of(condition)
     if values is None or not all(f"{name}={value}" in rights.require for value in values):

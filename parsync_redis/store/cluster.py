@@ -69,6 +69,15 @@ def join_cluster(store: Store, settings: Settings, create: bool) -> ClusterConfi
     return config
 
 
+def read_config(store: Store) -> ClusterConfig | None:
+    """Return the settings of the cluster as they are stored, None if it does not exist.
+
+    Raises ServerUnreachable.
+    """
+    stored = store.config()
+    return _from_text(stored) if stored else None
+
+
 def _create(store: Store, settings: Settings) -> dict[str, str]:
     """Write the settings of a new cluster unless they exist; return the settings that exist then.
 

@@ -323,4 +323,8 @@ def _node(node: NodeRecord) -> str:
         field: getattr(node, field)
         for field in ("state", "inc", "drain", "first", "span", "ahead", "score")
     }
-    return text.NODE_LINE.write(**values, capacity=node.capacity or None, offer=node.offer.text)
+    optional = {
+        "capacity": node.capacity or None,
+        "until": node.notice and node.notice.text,
+    }
+    return text.NODE_LINE.write(**values, **optional, offer=node.offer.text)

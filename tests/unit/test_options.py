@@ -37,7 +37,7 @@ from tests.kit import REPO
 from tests.kit.driver import Driver
 from tests.kit.waiting import run
 
-IN_NEEDS = {"slots", "resources", "require", "tolerate", "apart"}
+IN_NEEDS = {"slots", "resources", "require", "tolerate", "apart", "interruptible"}
 every = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 of_the_client = pytest.mark.parametrize(
     "option", [option for option in OPTIONS if not option.celerys], ids=lambda option: option.name

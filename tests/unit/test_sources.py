@@ -14,7 +14,7 @@ import pytest
 from parsync_redis import InvalidInput
 from parsync_redis.worker.node.process_limits import limits_text
 from parsync_redis.worker.node.sources import (
-    MAX_TEXT,
+    MAX_SOURCE_BYTES,
     SILENT_S,
     SourceReader,
     read_url,
@@ -24,13 +24,13 @@ from tests.kit.waiting import joined
 from tests.unit.test_process_limits import machine
 
 
-class Site(ThreadingHTTPServer):
+class TextServer(ThreadingHTTPServer):
     """A server on loopback that answers with a text, a status, or not at all while it is held."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Page)
+        super().__init__(("127.0.0.1", 0), Answer)
         self.text = "slots=6"
         self.status = 200
         self.open = Event()
@@ -38,8 +38,8 @@ class Site(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_address[1]}/capacity"
 
 
-class Page(BaseHTTPRequestHandler):
-    server: Site
+class Answer(BaseHTTPRequestHandler):
+    server: TextServer
 
     def do_GET(self) -> None:
         self.server.open.wait(30)
@@ -52,15 +52,15 @@ class Page(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def site() -> Iterator[Site]:
-    site = Site()
-    thread = Thread(target=site.serve_forever, args=(0.01,), daemon=True)
+def server() -> Iterator[TextServer]:
+    server = TextServer()
+    thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
-    yield site
-    site.open.set()
-    site.shutdown()
+    yield server
+    server.open.set()
+    server.shutdown()
     joined(thread)
-    site.server_close()
+    server.server_close()
 
 
 def reader(ask: object, texts: list[str] | None = None) -> SourceReader:
@@ -76,7 +76,7 @@ def test_a_file_is_read_anew_each_time(tmp_path: Path) -> None:
     assert ask() == "slots=6\n"
     file.write_text("slots=2")
     assert ask() == "slots=2"
-    file.write_bytes(b"x" * (MAX_TEXT + 1))
+    file.write_bytes(b"x" * (MAX_SOURCE_BYTES + 1))
     with pytest.raises(ValueError, match="more than"):
         ask()
     file.unlink()
@@ -84,19 +84,21 @@ def test_a_file_is_read_anew_each_time(tmp_path: Path) -> None:
         ask()
 
 
-def test_a_url_is_asked_without_a_proxy(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_is_asked_without_a_proxy(
+    server: TextServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1/")
-    ask = source_of("--parsync-capacity", site.url)
+    ask = source_of("--parsync-capacity", server.url)
     assert ask() == "slots=6"
-    site.status = 404
+    server.status = 404
     with pytest.raises(OSError, match="404"):
         ask()
 
 
-def test_a_server_that_is_silent_is_not_waited_for(site: Site) -> None:
-    site.open.clear()
+def test_a_server_that_is_silent_is_not_waited_for(server: TextServer) -> None:
+    server.open.clear()
     with pytest.raises(OSError, match="timed out"):
-        read_url(site.url)
+        read_url(server.url)
 
 
 def test_the_limits_of_control_groups_are_whole_cpus_and_bytes(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ class Harvest:
         for node in self.nodes.values():
             if now_s >= node.over_s + SHRINK_AFTER_S:
                 runs = node.runs.values()
-                newest = node.spec.capacity.beyond(runs, runs, node.spec.offer)
+                newest = node.spec.capacity.newest_beyond(runs, runs, node.spec.offer)
                 recalled += [run.place for run in newest]
                 for run in newest:
                     self.on_ended(run.place, now_s)

@@ -136,6 +136,7 @@ def _record(node: NodeRecord) -> str:
         span=node.span,
         ahead=node.ahead,
         capacity=node.capacity or None,
+        until=node.notice and node.notice.text,
         score=node.score,
         offer=node.offer.text,
     )

@@ -3,6 +3,7 @@
 -- node says why the node is suspect. Other nodes have no note.
 
 --- @include cluster/events
+--- @include node/notice
 
 -- is_terms: return whether a note is the terms of a drain.
 local function is_terms(note)
@@ -27,6 +28,18 @@ local function note_of(node, note)
   return note == '' and node.state == 'suspect' and 'why it is suspect is lost' or note
 end
 
+-- tell_notice: add the event of a change of a node's notice.
+local function tell_notice(node)
+  if not node.notice then
+    note_event('stays', {node = node.name})
+  elseif is_over(node) then
+    note_event('notice_over', {node = node.name})
+  else
+    local seconds = math.ceil((string.match(node.notice, '^%d+') - now_ms()) / 1000)
+    note_event('noticed', {node = node.name, why = string.format('in %d s', math.max(0, seconds))})
+  end
+end
+
 -- capacity_event: return the event of a node that begins or ceases to give less than it offers, and
 -- what it gives; nil for another change of the capacity.
 local function capacity_event(capacity, old_capacity)
@@ -47,6 +60,9 @@ local function tell_change(node, old, note)
   local has_reason = event == 'drained' or event == 'drain_over' or event == 'suspect'
   if event then
     note_event(event, {node = node.name, why = has_reason and note or nil})
+  end
+  if node.notice ~= old.notice then
+    in_full().tell_notice(node)
   end
   local change, given = capacity_event(node.capacity, old.capacity)
   if change then

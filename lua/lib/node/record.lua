@@ -10,6 +10,9 @@
 -- runs behind the slots has their room. Other nodes without waiting seats lack the word.
 -- `capacity=slots=6,mem=4096`, behind that, says what the node can give now of the amounts of which
 -- it offers more. A '?' behind it says that the source of the capacity fails: its last text stands.
+-- Last,
+-- `until=1795806395734,own` is the notice of a node that leaves (node/notice.lua).
+--- @include node/notice
 
 -- is_capacity: return whether a text is what `capacity=` says.
 local function is_capacity(text)
@@ -36,10 +39,15 @@ local function parse_node(name, text)
     string.match(text, '^(%l+) inc=(%d+) drain=([012]) first=(%d+) span=(%d+)( .*)$')
   local ahead, behind = string.match(suffix or '', '^ ahead=(%-?%d%d?%d?%d?%d?)( .*)$')
   suffix = behind or suffix or ''
-  local capacity, tail = string.match(suffix, '^ capacity=(%S+)( .*)$')
+  local capacity, after_capacity = string.match(suffix, '^ capacity=(%S+)( .*)$')
+  suffix = after_capacity or suffix
+  local notice, tail = string.match(suffix, '^ until=(%d+[,a-z]*)( .*)$')
   local score, offer = string.match(tail or suffix, '^ score=([%d.e+-]+) ([^\n]*)$')
   local slots = string.match((offer or '') .. ' ', '^slots=(%d+) ')
   if not slots or not tonumber(score) or #inc > 15 or #first > 8 or #span > 5 then
+    return nil
+  end
+  if notice and not is_notice(notice) then
     return nil
   end
   local is_known = string.find(' up suspect leaving down ', ' ' .. state .. ' ', 1, true)
@@ -61,6 +69,7 @@ local function parse_node(name, text)
     offer = offer,
     slots = tonumber(slots),
     ahead = tonumber(ahead),
+    notice = notice,
     capacity = capacity,
   }
 end
@@ -81,14 +90,16 @@ end
 local function write_node(nodes, node)
   local ahead = node.ahead and string.format(' ahead=%d', node.ahead) or ''
   local capacity = node.capacity and ' capacity=' .. node.capacity or ''
+  local notice = node.notice and ' until=' .. node.notice or ''
   redis.call('HSET', nodes, node.name, string.format(
-    '%s inc=%s drain=%s first=%d span=%d%s%s score=%s %s', node.state, node.inc, node.drain,
-    node.first, node.span, ahead, capacity, node.score, node.offer))
+    '%s inc=%s drain=%s first=%d span=%d%s%s%s score=%s %s', node.state, node.inc, node.drain,
+    node.first, node.span, ahead, capacity, notice, node.score, node.offer))
 end
 
 -- usable: return whether a slot or waiting seat may be claimed when it has no lease.
 local function usable(node, slot)
   return node.state == 'up' and node.drain == '0' and slot < node.slots + (node.ahead or 0)
+    and not is_over(node)
 end
 
 -- open_bits: return the first bit of a node that takes claims, and the number of its slots and open
@@ -99,9 +110,9 @@ local function open_bits(text)
   if first and #first < 9 and #slots < 6 then
     return first + 0, slots + (string.match(ahead, '^ ahead=(%-?%d+)$') or 0)
   end
-  if string.find(text, ' capacity=', 1, true) then
+  if string.find(text, ' capacity=', 1, true) or string.find(text, ' until=', 1, true) then
     local node = in_full().parse_node('', text)
-    if node and node.state == 'up' and node.drain == '0' then
+    if node and node.state == 'up' and node.drain == '0' and not in_full().is_over(node) then
       return node.first, node.slots + (node.ahead or 0)
     end
   end

@@ -14,6 +14,7 @@ from .marks import (
     RankPreference,
     ScarcePreference,
     ScorePreference,
+    StablePreference,
 )
 from .preference import Preference
 from .rooms import PackPreference, SpreadPreference
@@ -25,6 +26,7 @@ _WORDS: Final[Mapping[str, Callable[[str], Preference]]] = {
     "cheap": lambda _: CheapPreference(),
     "fresh": lambda _: FreshPreference(),
     "score": lambda _: ScorePreference(),
+    "stable": lambda _: StablePreference(),
     "warm": WarmPreference,
     "near": NearPreference,
 }

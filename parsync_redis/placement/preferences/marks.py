@@ -7,7 +7,7 @@ import numpy as np
 
 from ...model.condition import describe, holds, is_number
 from ...model.devices import kind_of
-from ...model.needs import Resources
+from ...model.needs import TRANSIENT_LABEL, Resources
 from ...model.preferences import ranks_of
 from ..strategy import Ints
 from .preference import MAX_BUCKET, Lasts, NodesNow, Preference
@@ -135,6 +135,28 @@ class ScorePreference(Preference):
     def sentence(self, bucket: int) -> str:
         """Say in which fifth the score is."""
         return f"its score is in fifth {bucket + 1} of all nodes"
+
+
+class StablePreference(Preference):
+    """Prefers nodes that stay: transient nodes and nodes that have a notice come last."""
+
+    name = "stable"
+
+    def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:
+        """Return 1 for a node that may leave soon, else 0."""
+        column = nodes.columns.labels.get(TRANSIENT_LABEL)
+        buckets = nodes.everyone()
+        if column is not None:
+            buckets[column.judge(bool)] = 1
+        for name in nodes.cluster.leaving:
+            index = nodes.index_of(name)
+            if index >= 0:
+                buckets[index] = 1
+        return buckets
+
+    def sentence(self, bucket: int) -> str:
+        """Say whether the node stays."""
+        return "it may leave soon" if bucket else "it stays"
 
 
 class FreshPreference(Preference):

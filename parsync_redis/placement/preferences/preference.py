@@ -35,12 +35,14 @@ class ClusterNow:
     used_by: returns for a label by value the part of the nodes' slots that is in use, 0.0 to 1.0.
     warm_set: returns the warm set of a key (ring.py) for tasks of the needs in question; None if it
         is not known.
+    leaving: the nodes that have a notice.
     """
 
     score_bounds: Floats = field(default_factory=lambda: np.zeros(0))
     scarce: frozenset[str] = frozenset()
     used_by: Callable[[str], Mapping[str, float]] = lambda _: {}
     warm_set: Callable[[str], WarmSet | None] = lambda _: None
+    leaving: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

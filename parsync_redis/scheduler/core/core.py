@@ -305,6 +305,7 @@ class Core:
         self._refusing = []
         if self._to_rescale:
             self.view.rescale()
+            self.queue.barred.see(self.view.notices)
             self.queue.regroup()
             self._placer.changed.update(range(len(self.view.partitions)))
             self._to_rescale = False

@@ -1,7 +1,8 @@
 """Barred nodes: the nodes where a kind may place nothing now.
 
 A node may be booked for another kind; then the kind's tasks may go there only if they end before
-the booking's task starts. A node may hold back a name, because such tasks fail there (decision
+the booking's task starts. A node that leaves (decision 0086) is booked for nobody: tasks may go
+there only if they end before. A node may hold back a name, because such tasks fail there (decision
 0056).
 
 Only schedulers judge this, by copies that may be a little old. So a large task may be delayed a
@@ -11,8 +12,9 @@ little, or a node may give back a task whose name it holds back. Nothing else ca
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from ...model.booking import Booking
+from ...model.booking import Booking, outlasts
 from ...model.kind import Kind
+from ...model.node import Notice
 from .kind_group import KindGroup
 from .partition import PartitionCopy, Seats
 
@@ -23,9 +25,10 @@ NOWHERE: Final[frozenset[str]] = frozenset()
 class BarredNodes:
     """The nodes where kinds may place nothing, at one moment.
 
-    A node may be booked for another task, or hold back the name of a kind.
+    A node may be booked for another task, leave soon, or hold back the name of a kind.
 
     bookings: the booked nodes.
+    notices: by node, when it leaves.
     held_back: by name, the nodes that hold the name back.
     for_whom: by booked node, the task that the node is booked for, as text for people.
     """
@@ -36,8 +39,10 @@ class BarredNodes:
         runs_ms: Mapping[tuple[str, str], float] | None = None,
         now_ms: int = 0,
         held_back: Mapping[str, frozenset[str]] | None = None,
+        notices: Mapping[str, Notice] | None = None,
+        lease_s: float = 0.0,
     ) -> None:
-        """Judge bookings at `now_ms` (server time).
+        """Judge bookings and notices at `now_ms` (server time).
 
         runs_ms: by node and name, the time that 95 % of such tasks run there at most, as far as
         known.
@@ -46,11 +51,25 @@ class BarredNodes:
         self._runs_ms = runs_ms or {}
         self._now_ms = now_ms
         self.held_back = held_back or {}
+        self.notices = notices or {}
+        self._lease_s = lease_s
+        # nodes whose notices came after this was made
+        self._unjudged = NOWHERE
         self.for_whom = {booking.node: booking.whom for booking in bookings}
         self._barred: dict[tuple[str, str, str], frozenset[str]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.bookings or self.held_back)
+        return bool(self.bookings or self.held_back or self.notices or self._unjudged)
+
+    def see(self, notices: Mapping[str, Notice]) -> None:
+        """Take in the notices of the nodes of the view.
+
+        Nothing goes to a node whose notice has just come, until its time is judged.
+        """
+        new = {node for node, notice in notices.items() if self.notices.get(node) != notice}
+        if new != self._unjudged:
+            self._unjudged = frozenset(new)
+            self._barred.clear()
 
     def of(self, kind: Kind) -> frozenset[str]:
         """Return the nodes where tasks of a kind may not go now. Cached."""
@@ -63,7 +82,12 @@ class BarredNodes:
                 run_ms = self._runs_ms.get((booking.node, kind.name))
                 if booking.bars(kind, run_ms, self._now_ms):
                     booked.add(booking.node)
-            self._barred[key] = self.held_back.get(kind.name, NOWHERE) | booked
+            for node, notice in self.notices.items():
+                end_ms = notice.end_ms(self._lease_s)
+                if outlasts(self._runs_ms.get((node, kind.name)), self._now_ms, end_ms):
+                    booked.add(node)
+            held_back = self.held_back.get(kind.name, NOWHERE)
+            self._barred[key] = held_back | booked | self._unjudged
         return self._barred[key]
 
     def sentences(self, group: KindGroup) -> Mapping[str, str]:

@@ -11,8 +11,10 @@ import numpy as np
 
 from ...model.near import near_of, settled
 from ...model.needs import Resources
+from ...model.node import Notice
 from ...model.views import AGES_TOLD, VIEW_AGES
 from ...placement.facts import NodeFacts
+from ...placement.now import LEAVES_NOW, before_they_end
 from ...placement.preferences.preference import ClusterNow, fifths, find_scarce, parts_in_use
 from ...placement.reasons import (
     MAX_NAMED,
@@ -35,6 +37,7 @@ class View:
 
     known: by digest, the task names it stands for.
     cluster: what preferences read of all nodes together, but for warm sets.
+    notices: by node, when it leaves.
     """
 
     def __init__(self, partitions: int, sharpness: float = SHARPNESS) -> None:
@@ -47,6 +50,7 @@ class View:
         self.cluster = ClusterNow()
         self.warm_sets = WarmSets()
         self._alive: set[str] = set()
+        self.notices: dict[str, Notice] = {}
 
     def set_names(self, digest: str, names: Collection[str]) -> None:
         """Store the task names that a digest stands for; they never change."""
@@ -104,8 +108,8 @@ class View:
     def rescale(self) -> None:
         """Compute the facts that depend on all nodes.
 
-        The facts are the quality of each node, who knows which names, and what preferences read of
-        all nodes.
+        The facts are the quality of each node, who knows which names, which nodes leave, and what
+        preferences read of all nodes.
         """
         self._digests = frozenset(
             digest for p in self.partitions for digest in p.offers.digests if digest
@@ -116,10 +120,16 @@ class View:
         self._alive = {
             node.name for p in self.partitions for node in p.nodes if node.state != "down"
         }
+        self.notices = {
+            node.name: node.notice for p in self.partitions for node in p.nodes if node.notice
+        }
         weights = np.array([n.offer.slots for p in self.partitions for n in p.nodes], dtype=float)
         scores = np.array([n.score for p in self.partitions for n in p.nodes], dtype=float)
         self.cluster = ClusterNow(
-            fifths(scores), find_scarce(p.offers.columns for p in self.partitions), self.used_by
+            fifths(scores),
+            find_scarce(p.offers.columns for p in self.partitions),
+            self.used_by,
+            leaving=frozenset(self.notices),
         )
         mean = 0.0
         spread = 1.0
@@ -159,7 +169,8 @@ class View:
         """Return the reason, in words, why a task of these needs finds no seat now.
 
         booked: by node, for whom it is kept.
-        barred: nodes where such tasks may not go, because they are booked or hold such tasks back.
+        barred: nodes where such tasks may not go, because they are booked, leave, or hold such
+            tasks back.
         """
         if not any(partition.nodes for partition in self.partitions):
             return NO_NODE
@@ -177,9 +188,10 @@ class View:
             total += count
         if total:
             shown.sort(key=lambda node: not node.open)
-            whom = {name: (booked or {}).get(name, "") for name in barred}
             facts_shown = [
-                replace(node, booked=whom.get(node.name, ""), held_back=whom.get(node.name) == "")
+                self._with_bar(node, (booked or {}).get(node.name, ""))
+                if node.name in barred
+                else node
                 for node in shown[:MAX_NAMED]
             ]
             return explain_fitting(needs, facts_shown, total)
@@ -195,6 +207,15 @@ class View:
             if knowers is None or digest in ("", *knowers)
         }
         return explain_none(needs, knows)
+
+    def _with_bar(self, node: NodeFacts, whom: str) -> NodeFacts:
+        """Return the facts of a node with what bars it: a booking, its notice or its failures.
+
+        whom: for whom it is booked, '' if it is not.
+        """
+        notice = self.notices.get(node.name)
+        leaves = before_they_end(notice.at_ms) if notice and not whom else ""
+        return replace(node, booked=whom, leaves=leaves, held_back=not (whom or leaves))
 
     def _find_offers(self) -> None:
         """Find the distinct offers, each with its digest and the first node that has the offer.
@@ -245,4 +266,5 @@ def _facts(partition: PartitionCopy, index: int) -> NodeFacts:
         free,
         partition.amounts_left.of_node(index),
         score=node.score,
+        leaves=LEAVES_NOW if node.notice and node.notice.over else "",
     )

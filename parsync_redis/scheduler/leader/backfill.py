@@ -96,7 +96,11 @@ class BackfillDuty:
             kind = Kind.of(text)
             needs[text] = parse_needs(settled(kind.needs, alive))
             booked = [booking.node for booking in before if booking.kind == text]
-            facts = [facts_of(state, kind.name, apps) for state in states.values()]
+            facts = [
+                facts_of(state, kind.name, apps)
+                for state in states.values()
+                if state.node.notice is None
+            ]
             by_kind[text] = by_lack(needs[text], facts, booked)
         now = now_ms(store)
         with_turns = {kind.kind for kind in large if kind.turn_numbers is not None}

@@ -1,10 +1,11 @@
-"""The duty to end drains whose deadline is over, and the probation of suspect nodes."""
+"""The duty to end drains and notices whose time has come, and the probation of suspect nodes."""
 
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ...model.node import BY_ITSELF, deadline_s, trial_s
+from ...model.node import BY_ITSELF, Notice, deadline_s, trial_s
+from ...store.repair.lost_leases import now_ms
 from ...store.scripts.calls import Call
 from ...store.store import Store
 from ..process.guarded import run_guarded
@@ -48,6 +49,24 @@ class DrainDuty:
                 probation.append((p, node))
         trusted = [set_node(p, node, "trust") for p, node in self._reading(probation)]
         run_guarded(self._store, "drains", [*over, *trusted])
+
+    def end_notices(self, notices: Mapping[tuple[int, str], str]) -> None:
+        """Have the runs that remain ended where a node is about to leave.
+
+        notices: by (partition, name), the notice of each node that has a notice, as in its record.
+        """
+        if not notices:
+            return
+        now = now_ms(self._store)
+        over = list[Call[list[str]]]()
+        for (p, node), text in notices.items():
+            notice = Notice.of(text)
+            if not notice.over and now >= notice.end_ms(self._lease_s):
+                log.warning(
+                    "node %s is about to leave: what it still runs is ended and goes back", node
+                )
+                over.append(self._store.commands.set_node(p, node, "over", note=text))
+        run_guarded(self._store, "notices", over)
 
     def _probation_s(self, note: str) -> float:
         """Return how long a suspect node gets no tasks."""

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, Final, NamedTuple, cast
 
 from ...model.ids import readable
-from ...model.node import MAX_RECORD, Lease
+from ...model.node import MAX_RECORD, Lease, Notice
 from ...model.place import Place
 from ...model.text import COUNTER, NODE_LINE, TERMS
 from ...settings import DEFAULT_FORGET_S
@@ -158,7 +158,7 @@ class NodeDuty:
             )
 
     def work(self, clock: Callable[[], float]) -> None:
-        """Repair inconsistent partitions, reclaim lost nodes, end drains, forget old nodes."""
+        """Repair partitions, reclaim lost nodes, end drains and notices, forget old nodes."""
         # once for each leader: remove the sums that earlier versions left
         if not self._swept:
             run_guarded(
@@ -173,6 +173,7 @@ class NodeDuty:
         all_lost: list[tuple[int, str]] = []
         suspect: dict[Any, str] = {}
         drained: set[Any] = set()
+        notices: dict[tuple[int, str], str] = {}
         replies = self._read()
         now_s = clock()
         names = {readable(name) for *_, records in replies.values() for name in records}
@@ -182,10 +183,14 @@ class NodeDuty:
                 node = p, readable(name)
                 if not line.endswith(b"down"):
                     up[node] = readable(line)
+                    raw = records.get(name, b"")
+                    fields = NODE_LINE.read(readable(raw)) if b" until=" in raw else None
+                    if fields and "until" in fields:
+                        notices[node] = fields["until"]
                     continue
                 down[node] = readable(line)
-                record = NODE_LINE.read(readable(records.get(name, b"")))
-                if record and record["drain"] != "0":
+                fields = NODE_LINE.read(readable(records.get(name, b"")))
+                if fields and (fields["drain"] != "0" or _is_operators(fields.get("until"))):
                     drained.add(node)
             well_formed = all(map(COUNTER.match, counters.values()))
             if not (well_formed and are_consistent(records, counters, noted)):
@@ -201,6 +206,7 @@ class NodeDuty:
                     suspect[p, readable(name)] = readable(text)
         self.up = {name for _, name in up}
         guarded(self._store, "drains", self._drains.work, now_s, notes)
+        guarded(self._store, "notices", self._drains.end_notices, notices)
         sound = {node: line for node, line in up.items() if COUNTER.read(line)}
         self._judge(now_s, sound, down, all_lost, suspect, drained)
 
@@ -295,6 +301,11 @@ class NodeDuty:
         for (_, node), word in zip(nodes, run_guarded(self._store, "forget", calls), strict=True):
             if word == "forgotten":
                 log.info("node %s was down for long and is forgotten", node)
+
+
+def _is_operators(until: str | None) -> bool:
+    """Return whether a node has a notice of an operator, by the word of its record."""
+    return until is not None and not Notice.of(until).of_process
 
 
 def reclaim_nodes(store: Store, nodes: Sequence[NodeToReclaim], whys: Mapping[str, str]) -> None:

@@ -1,8 +1,8 @@
 """A scheduler's part in the backfill: it obeys bookings, and finds large kinds without room.
 
 The scheduler tells these kinds to the leader's work. The scheduler also keeps tasks from nodes that
-hold back their name. The ticks say whether there are bookings or such nodes; otherwise nothing is
-read.
+hold back their name, and long tasks from nodes that leave. The ticks say whether there are bookings
+or nodes that hold back a name; otherwise, and while no node leaves, nothing is read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 from ...model.booking import Booking
-from ...model.node import Node
+from ...model.node import Node, Notice
 from ...model.times import LearntTimes, field_of
 from ...store.reads.times import read_times_of
 from ...store.reads.views import read_booked, read_holds
@@ -69,16 +69,21 @@ class BookingReader:
         if self._is_read:
             self._is_read = False
             self._large = self._find_large() if queue.blocked.strict else ()
-        if not self.heard and not queue.barred:
+        notices = {
+            node.name: node.notice
+            for p in self._core.view.partitions
+            for node in p.nodes
+            if node.notice
+        }
+        if not self.heard and not queue.barred and not notices:
             return
         barred = BarredNodes()
         with unless_away(self._store):
-            if self.heard:
-                held_back = self._read_held()
-                bookings = read_booked(self._store)
-                barred = BarredNodes(held_back=held_back)
-                if bookings:
-                    barred = self._judge(bookings, held_back, now_s)
+            held_back = self._read_held() if self.heard else {}
+            bookings = read_booked(self._store) if self.heard else ()
+            barred = BarredNodes(held_back=held_back)
+            if bookings or notices:
+                barred = self._judge(bookings, held_back, notices, now_s)
         self._core.on_barred(barred)
 
     def _find_large(self) -> tuple[LargeKind, ...]:
@@ -102,10 +107,14 @@ class BookingReader:
         return {name: nodes for name, nodes in held_back.items() if nodes}
 
     def _judge(
-        self, bookings: Sequence[Booking], held_back: Mapping[str, frozenset[str]], now_s: float
+        self,
+        bookings: Sequence[Booking],
+        held_back: Mapping[str, frozenset[str]],
+        notices: Mapping[str, Notice],
+        now_s: float,
     ) -> BarredNodes:
         """Return which nodes are barred for which kinds, until the next gap."""
-        booked = {booking.node for booking in bookings}
+        booked = {*notices, *(booking.node for booking in bookings)}
         nodes = [
             node for p in self._core.view.partitions for node in p.nodes if node.name in booked
         ]
@@ -120,9 +129,8 @@ class BookingReader:
             (node.name, name, self._times.of(name, node.offer)) for node in nodes for name in names
         )
         runs_ms = {(node, name): times.p95_ms for node, name, times in learnt if times}
-        return BarredNodes(
-            bookings, runs_ms, now_ms(self._store) + round(1000 * self._gap_s), held_back
-        )
+        until_ms = now_ms(self._store) + round(1000 * self._gap_s)
+        return BarredNodes(bookings, runs_ms, until_ms, held_back, notices, self._lease_s)
 
     def _read(self, names: Sequence[str], nodes: Sequence[Node], now_s: float) -> None:
         """Read the run times that are not known yet; once in a lease read all of them."""

@@ -11,6 +11,7 @@ from ...model.needs import read_amounts
 from ...model.node import Node, read_nodes
 from ...model.text import COUNTER
 from ...placement.facts import Holder, NodeFacts
+from ...placement.now import LEAVES_NOW
 from ..store import Store
 
 
@@ -128,6 +129,7 @@ def facts_of(state: LiveNode, name: str, apps: Mapping[str, KnownTasks]) -> Node
         state.note,
         state.down_ms,
         knows,
+        leaves=LEAVES_NOW if node.notice and node.notice.over else "",
         gives=node.gives,
         score=node.score,
     )

@@ -221,6 +221,7 @@ def view_of(state: LiveNode) -> NodeView:
         node.waiting_seats - state.free_ahead,
         node.waiting_seats,
         taints=taints_of(offer),
+        leaves_ms=node.notice.at_ms if node.notice else None,
         capacity=amount_numbers(limits_of(node.capacity).items()),
         capacity_fails=source_fails(node.capacity),
     )

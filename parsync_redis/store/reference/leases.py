@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ...model.apart import undeclared
 from ...model.capacity import amounts_given
 from ...model.needs import Resources, is_resources, parse_needs, parse_resources
+from ...model.node import Notice
 from ...model.place import Place
 from .records import World
 
@@ -17,8 +18,8 @@ class NodeRecord:
 
     first, span: its bits are first .. first + span - 1. moved: its counter. ahead: the number of
     its open waiting seats; None for a node without waiting seats; below 0, minus the number of its
-    shut slots. capacity: what it can give now, as its record has it. inbox: doorbells, the newest
-    first.
+    shut slots. capacity: what it can give now, as its record has it. notice: when it leaves. inbox:
+    doorbells, the newest first.
     """
 
     name: str
@@ -33,6 +34,7 @@ class NodeRecord:
     moved: int = 0
     ahead: int | None = None
     capacity: str = ""
+    notice: Notice | None = None
     inbox: "deque[Place]" = field(default_factory=deque)
 
     @property
@@ -42,7 +44,8 @@ class NodeRecord:
 
     def usable(self, slot: int) -> bool:
         """Return whether the slot or waiting seat may be claimed when it has no lease."""
-        return self.state == "up" and not self.drain and slot < self.offer.slots + (self.ahead or 0)
+        is_open = self.state == "up" and not self.drain and not (self.notice and self.notice.over)
+        return is_open and slot < self.offer.slots + (self.ahead or 0)
 
 
 def amounts_of(needs_or_amounts: str) -> tuple[tuple[str, int], ...]:

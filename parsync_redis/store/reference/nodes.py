@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from ...model.capacity import limits_slots, slots_given
 from ...model.needs import parse_resources
+from ...model.node import Notice
 from ...model.place import Place
 from .leases import Leases, NodeRecord
 from .records import Args
@@ -24,6 +25,7 @@ class Registering(Leases):
         self.inc = max(self.inc, int(args.known_inc)) + 1
         node = NodeRecord(name, self.inc, args.score, offer, drain=old.drain if old else 0)
         node.ahead = 0 if room else None
+        node.notice = old.notice if old and old.notice and not old.notice.of_process else None
         node.capacity = args.capacity
         node.span = max([offer.slots + room, *(slot + 1 for slot in leases)])
         self._count_left(node)
@@ -52,7 +54,8 @@ class Registering(Leases):
         if node is None or node.inc != inc or node.state == "down":
             return ["lapsed"]
         node.moved += 1
-        return ["ok", str(node.moved), node.state, str(node.drain)]
+        is_over = node.notice is not None and node.notice.over
+        return ["ok", str(node.moved), node.state, "3" if is_over else str(node.drain)]
 
     def reclaim(self, keys: Sequence[str], args: Args) -> list[str]:
         """Mark a node down whose counter did not move; list the leases that nobody serves."""
@@ -93,13 +96,18 @@ class Registering(Leases):
         free = self._free()
         stored_note = self.notes.get(name, "")
         note = note or ("no reason was given" if word == "suspect" else "no deadline")
-        if word == "drain" and (node.drain, stored_note) != (2, note):
+        if word == "until":
+            self._set_notice(node, int(note), inc)
+        elif word == "over" and node.notice and node.notice.text == note:
+            node.notice = node.notice._replace(over=True)
+        elif word == "drain" and (node.drain, stored_note) != (2, note):
             node.drain = 1
             stored_note = note
         elif word == "over" and (node.drain, stored_note) == (1, note):
             node.drain = 2
         elif word == "undrain" or (word == "trust" and not node.drain):
             node.drain = 0
+            node.notice = None if word == "undrain" else node.notice
             stored_note = ""
         elif word == "suspect" and (node.state, node.drain) == ("up", 0):
             node.state = "suspect"
@@ -121,7 +129,9 @@ class Registering(Leases):
             self._resize(node, before)
             self._count_left(node)
             node.state = "up" if node.state == "leaving" else node.state
-        if before.state == "suspect" and word not in ("suspect", "ahead", "offer"):
+        is_noticed = node.notice != before.notice and word != "undrain"
+        is_of_state = word not in ("suspect", "ahead", "offer", "until") and not is_noticed
+        if before.state == "suspect" and is_of_state:
             node.state = "up"
         if word == "leaving" and node.state == "up":
             node.state = "leaving"
@@ -166,7 +176,7 @@ class Registering(Leases):
             return "up"
         if any(True for _ in self._leases_of(node)):
             return "held"
-        if args.how == "left" and node.drain:
+        if args.how == "left" and (node.drain or (node.notice and not node.notice.of_process)):
             return "drained"
         del self.nodes[node.name]
         self.changed.pop(node.name, None)
@@ -174,6 +184,14 @@ class Registering(Leases):
         self.notes.pop(node.name, None)
         self._changed_nodes()
         return "forgotten"
+
+    def _set_notice(self, node: NodeRecord, at_ms: int, inc: str) -> None:
+        """Give a node a notice; withdraw it for 0, but by a process only what it told itself."""
+        if not at_ms:
+            if node.notice and (node.notice.of_process or not inc):
+                node.notice = None
+        elif not node.notice or node.notice.at_ms != at_ms:
+            node.notice = Notice(at_ms, bool(inc))
 
     def _resize(self, node: NodeRecord, before: NodeRecord) -> None:
         """Adapt the span of a node without waiting seats to its offer, and shut some slots."""

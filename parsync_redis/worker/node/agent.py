@@ -8,7 +8,8 @@ Each of these threads has a connection of its own:
 - parsync-tend compares leases with runs (reconciler.py), and has the worker tell the result backend
   what is in the results outbox;
 - with look-ahead, parsync-seats keeps the waiting seats (seat_keeper.py);
-- with a source of its capacity, parsync-capacity asks what the node can give now (sources.py).
+- with a source of its capacity, parsync-capacity asks what the node can give now (sources.py);
+- with a source of notices, parsync-notice asks the source when the node leaves (notices.py).
 
 The threads share the state of the node (node_state.py) and its table of runs (runs.py).
 """
@@ -39,6 +40,7 @@ from .lease import shorten_timeouts
 from .loop_watch import LoopWatch, RenewalWatch
 from .node import NodeSpec
 from .node_state import AgentState
+from .notices import INTERVAL_S
 from .reconciler import Reconciler
 from .renewer import Renewer
 from .reporter import Reporter
@@ -105,7 +107,18 @@ class Agent:
                 node.wait,
                 lambda: node.stopped,
             )
-        sources = (capacity.reader,) if capacity.reader else ()
+        sources = [capacity.reader] if capacity.reader else []
+        if spec.notice is not None:
+            sources.append(
+                SourceReader(
+                    "parsync-notice",
+                    spec.notice,
+                    INTERVAL_S,
+                    node.take_notice,
+                    node.wait,
+                    lambda: node.stopped,
+                )
+            )
         self._threads = (self.reporter, renewing, tending, *seats, *sources)
 
     def start(self) -> None:

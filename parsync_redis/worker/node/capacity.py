@@ -9,9 +9,11 @@ from typing import Final
 
 from ...model.amount import THOUSANDTHS
 from ...model.capacity import FAILS, SLOTS, capacity_of, limits_of, read_capacity
-from ...model.needs import Resources, read_amounts
+from ...model.limits import MAX_BATCH
+from ...model.needs import Resources, is_interruptible, read_amounts
+from ...store.store import Store
 from .runs import Run
-from .sources import Source, SourceReader
+from .sources import SourceReader, TextSource
 
 log = logging.getLogger("parsync.agent")
 
@@ -27,7 +29,9 @@ class NodeCapacity:
     reader: the thread that asks the source, None before the agent has made it.
     """
 
-    def __init__(self, source: Source | None = None, shrink_after_s: float | None = None) -> None:
+    def __init__(
+        self, source: TextSource | None = None, shrink_after_s: float | None = None
+    ) -> None:
         self.source = source
         self.reader: SourceReader | None = None
         self._shrink_after_s = shrink_after_s
@@ -61,32 +65,46 @@ class NodeCapacity:
         """Return whether a run may begin beside the runs that go on."""
         return self._lacking([*going, run], offer).keys().isdisjoint(_amounts(run))
 
-    def is_exceeded(self, going: Collection[Run], offer: Resources) -> bool:
-        """Return whether the node has held more than its capacity for too long.
+    def to_recall(self, store: Store, going: Collection[Run], offer: Resources) -> list[Run]:
+        """Return the newest runs beyond the capacity, if the node has held too much for too long.
 
-        Runs that are being ended do not count.
+        Tasks with interruptible=False are left out. Runs that end already do not count.
         """
+        if not self._is_exceeded(going, offer):
+            return []
+        runs = sorted(_staying(going), key=lambda run: run.place.since_ms)[-MAX_BATCH:]
+        ids = [run.place.task for run in runs]
+        records = store.run(store.commands.read_tasks(ids, extras=False))
+        interruptible = [
+            run
+            for run, record in zip(runs, records, strict=True)
+            if record.line and is_interruptible(record.line.kind)
+        ]
+        return self.newest_beyond(going, interruptible, offer)
+
+    def newest_beyond(
+        self, going: Collection[Run], recallable: Iterable[Run], offer: Resources
+    ) -> list[Run]:
+        """Return the newest runs without which the node would hold no more than its capacity.
+
+        recallable: the runs to choose from.
+        """
+        staying = _staying(going)
+        recalled = list[Run]()
+        for run in sorted(recallable, key=lambda run: run.place.since_ms, reverse=True):
+            if not self._lacking(staying, offer).keys().isdisjoint(_amounts(run)):
+                recalled.append(run)
+                staying.remove(run)
+        return recalled
+
+    def _is_exceeded(self, going: Collection[Run], offer: Resources) -> bool:
+        """Return whether the node has held more than its capacity for too long."""
         now_s = time.monotonic()
         if self._shrink_after_s is None or not self._lacking(_staying(going), offer):
             self._exceeded_s = 0.0
             return False
         self._exceeded_s = self._exceeded_s or now_s
         return now_s - self._exceeded_s >= self._shrink_after_s
-
-    def beyond(
-        self, candidates: Iterable[Run], going: Collection[Run], offer: Resources
-    ) -> list[Run]:
-        """Return the newest of some runs without which the others are within the capacity.
-
-        going: all runs of the node, with the candidates.
-        """
-        staying = _staying(going)
-        chosen = []
-        for run in sorted(candidates, key=lambda run: run.place.since_ms)[::-1]:
-            if not self._lacking(staying, offer).keys().isdisjoint(_amounts(run)):
-                chosen.append(run)
-                staying.remove(run)
-        return chosen
 
     def _lacking(self, runs: Iterable[Run], offer: Resources) -> dict[str, int]:
         """Return by how much runs hold more than the capacity, {name: thousandths}."""

@@ -17,7 +17,7 @@ from ...model.apps import KnownTasks, offer_with
 from ...model.devices import device_amounts, read_indexes
 from ...model.ids import check_name, shown
 from ...model.limits import MAX_SLOTS
-from ...model.needs import QUEUE_LABEL, Resources, queue_label
+from ...model.needs import QUEUE_LABEL, TRANSIENT, TRANSIENT_LABEL, Resources, queue_label
 from ...model.taints import offered_taints
 from ...store.server.server_errors import AWAY
 from ...store.store import Store
@@ -32,8 +32,9 @@ from .devices import (
     read_device_list,
 )
 from .look_ahead import room_of
+from .notices import notice_source
 from .process_limits import warn_of_limits
-from .sources import source_of
+from .sources import TextSource, source_of
 from .worker_port import WorkerFacts
 
 log = logging.getLogger("parsync.agent")
@@ -57,6 +58,8 @@ FLAGS = (
     "parsync_device_resource",
     "parsync_device_variable",
     "parsync_shared_devices",
+    "parsync_notice",
+    "parsync_transient",
     "parsync_capacity",
     "parsync_shrink_after",
 )
@@ -71,6 +74,7 @@ class NodeSpec:
     devices: the node's devices, and the variables in which runs find theirs.
     most_slots: the slots of the flag, else no limit: the slots follow the number of processes.
     capacity: what the node can give now.
+    notice: where the node learns that it leaves; None if nowhere.
     """
 
     name: str
@@ -81,6 +85,7 @@ class NodeSpec:
     devices: NodeDevices = field(default_factory=NodeDevices)
     most_slots: int = MAX_SLOTS
     capacity: NodeCapacity = field(default_factory=NodeCapacity)
+    notice: TextSource | None = None
 
     @property
     def note(self) -> str:
@@ -165,6 +170,8 @@ def node_spec(worker: WorkerFacts, flags: dict[str, Any], flag_names: dict[str, 
         slots = _slots_of(worker, flag_names["parsync_slots"], slots)
     resources = _values(flag_names.get("parsync_resource", ""), flags.get("parsync_resource"))
     labels = pairs(flag_names.get("parsync_label", ""), flags.get("parsync_label"), several=True)
+    if flags.get("parsync_transient"):
+        labels.setdefault(TRANSIENT_LABEL, []).append(TRANSIENT)
     _check("parsync_resource", flag_names, lambda: Resources.of(1, resources))
     _check("parsync_label", flag_names, lambda: Resources.of(1, None, labels))
     taints = _check(
@@ -176,19 +183,24 @@ def node_spec(worker: WorkerFacts, flags: dict[str, Any], flag_names: dict[str, 
     )
     warn_of_limits(offer)
     name = flags.get("parsync_node")
-    capacity = _capacity(flags, flag_names)
+    capacity = _capacity(
+        flags.get("parsync_capacity"), flags.get("parsync_shrink_after"), flag_names
+    )
     # what waits at a worker could not begin once the node has shrunk
     looks_ahead = worker.pool != "prefork" and capacity.source is None
     room = room_of(offer.slots, worker.concurrency) if looks_ahead else 0
     name = check_name("node name", worker.hostname if name is None else name)
-    return NodeSpec(name, offer, score, None, room, devices, asked_slots or MAX_SLOTS, capacity)
+    notice = None
+    if flags.get("parsync_notice"):
+        notice = notice_source(flag_names["parsync_notice"], flags["parsync_notice"])
+    most_slots = asked_slots or MAX_SLOTS
+    return NodeSpec(name, offer, score, None, room, devices, most_slots, capacity, notice)
 
 
-# Any: the values of click options, each of its own type
-def _capacity(flags: dict[str, Any], flag_names: dict[str, str]) -> NodeCapacity:
+def _capacity(
+    source: str | None, shrink_after_s: float | None, flag_names: dict[str, str]
+) -> NodeCapacity:
     """Return the capacity of a node by its flags; raises InvalidInput."""
-    source = flags.get("parsync_capacity")
-    shrink_after_s = flags.get("parsync_shrink_after")
     if shrink_after_s is not None:
         flag = flag_names["parsync_shrink_after"]
         if not 0 <= shrink_after_s <= MAX_SHRINK_AFTER_S:

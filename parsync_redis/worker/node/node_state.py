@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
@@ -11,6 +12,7 @@ from ..isolation.machine import Isolation
 from .failures import Failures
 from .look_ahead import LookAhead
 from .node import NodeSpec
+from .notices import Leaving, read_leaving
 from .runs import RunKey, Runs
 
 log = logging.getLogger("parsync.agent")
@@ -45,6 +47,8 @@ class AgentState:
     said_leaving: the server knows that.
     stalled: why no task starts here, because of the event loop or the pool; '' if tasks start.
     drained: an operator drains the node.
+    leaves: when the node leaves by its source of notices; None if it stays.
+    told_leaves: the incarnation that told this, and what it told; None if nothing was told.
     broker_lost: the worker deals with the loss of its broker's connection now.
     failures: the failures in a row on this node.
     ahead: the node's look-ahead.
@@ -60,6 +64,8 @@ class AgentState:
         self.ahead = LookAhead(spec.offer.slots, spec.room)
         self.failures = Failures(self.ahead, lambda: self.lease_s)
         self.drained = False
+        self.leaves: Leaving | None = None
+        self.told_leaves: tuple[int, Leaving | None] | None = None
         self.seats_open = 0
         self.seats_of = 0
         self.partition = -1
@@ -88,6 +94,18 @@ class AgentState:
         return hindrance
 
     # -- the end of its threads --------------------------------------------------------------------
+
+    def take_notice(self, text: str) -> None:
+        """Take the text of the source of notices; raises ValueError for any other text."""
+        leaves = read_leaving(text, time.monotonic())
+        if leaves is None or not leaves.is_like(self.leaves):
+            self.leaves = leaves
+
+    @property
+    def owes_notice(self) -> bool:
+        """True if the server does not know yet when the node leaves, or that it stays."""
+        told = self.told_leaves if self.told_leaves and self.told_leaves[0] == self.inc else None
+        return self.leaves is not (told[1] if told else None)
 
     def leave(self) -> None:
         """Take no new tasks, and wake the threads. Safe in a signal handler."""

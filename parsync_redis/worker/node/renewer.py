@@ -16,11 +16,10 @@ from ...errors import ParsyncError, ServerUnreachable
 from ...health_file import HealthFile
 from ...model.apps import TASKS_LABEL
 from ...model.capacity import slots_given
-from ...model.limits import MAX_BATCH
-from ...model.needs import is_interruptible
 from ...model.node import NO_PROCESS, STANDS_STILL
 from ...settings import Settings
 from ...store.cluster import ClusterConfig, join_cluster
+from ...store.repair.lost_leases import now_ms
 from ...store.server.server_errors import Backoff
 from ...store.store import Store
 from .lease import LeaseKeeper, Order, Report, shorten_timeouts
@@ -36,6 +35,8 @@ LOG_WAITING_S: Final = 3.0
 """Interval at which a node that is not up logs the reason, in seconds."""
 RECALL_GRACE_S: Final = 5.0
 """Seconds that a recalled run has from SIGTERM until it is killed."""
+LEAVING_GRACE_S: Final = 1.0
+"""The same on a node that is about to leave."""
 NEWS_CHECK_S: Final = 0.1
 """Interval at which the renewer looks for messages of the guard, in seconds."""
 
@@ -121,6 +122,8 @@ class Renewer:
             if node.isolation.has_news():
                 return
             if node.inc and not leaving and self._offered() != self._seen:
+                return
+            if node.inc and node.owes_notice:
                 return
             node.wait(min(rest_s, NEWS_CHECK_S))
 
@@ -228,6 +231,22 @@ class Renewer:
         node.told_offer = offered
         log.info("node %s offers now: %s", node.name, offered.note)
 
+    def _tell_notice(self, store: Store) -> None:
+        """Tell the server when the node leaves, or that it stays after all."""
+        node = self._node
+        if not node.owes_notice:
+            return
+        leaves = node.leaves
+        until_ms = leaves.until_ms(now_ms(store)) if leaves else 0
+        store.run(
+            store.commands.set_node(node.partition, node.name, "until", node.inc, str(until_ms))
+        )
+        node.told_leaves = node.inc, leaves
+        if leaves:
+            log.warning("node %s leaves: it gets only tasks that end before", node.name)
+        else:
+            log.warning("node %s stays: its notice is withdrawn", node.name)
+
     def renew(self, store: Store, config: ClusterConfig) -> bool:
         """Renew the lease and end runs that must not go on.
 
@@ -244,6 +263,8 @@ class Renewer:
         self._seen = self._offered()
         reports = node.isolation.keep(store, self._keeper, order)
         taken = [self._take(store, config, report) for report in reports]
+        if all(taken):
+            self._tell_notice(store)
         if all(taken) and not node.leaving:
             # last: the lease is kept, whatever happens here
             self._tell_offer(store, config)
@@ -251,31 +272,13 @@ class Renewer:
         return all(taken)
 
     def _shrink(self, store: Store) -> None:
-        """Recall the newest runs beyond the capacity, if the node has held too much for too long.
-
-        Tasks with interruptible=False are left alone.
-        """
+        """Recall the newest runs beyond the capacity, if that has lasted too long."""
         node = self._node
         spec = node.spec
-        going = node.runs.going()
-        if not spec.capacity.is_exceeded(going, spec.offer):
-            return
-        runs = sorted(going, key=lambda run: run.place.since_ms)[-MAX_BATCH:]
-        records = store.run(
-            store.commands.read_tasks([run.place.task for run in runs], extras=False)
-        )
-        candidates = [
-            run
-            for run, record in zip(runs, records, strict=True)
-            if not run.ending and record.line and is_interruptible(record.line.kind)
-        ]
-        beyond = spec.capacity.beyond(candidates, going, spec.offer)
+        beyond = spec.capacity.to_recall(store, node.runs.going(), spec.offer)
         if beyond:
-            log.warning(
-                "node %s holds more than its capacity: it recalls %s",
-                node.name,
-                ", ".join(run.place.task for run in beyond),
-            )
+            tasks = ", ".join(run.place.task for run in beyond)
+            log.warning("node %s recalls what is beyond its capacity: %s", node.name, tasks)
         self.recall(beyond, f"{node.name} shrank")
 
     def _take(self, store: Store, config: ClusterConfig, report: Report) -> bool:
@@ -308,6 +311,8 @@ class Renewer:
         self.end_runs([run for run in node.runs.open() if run.place.inc != node.inc])
         if report.drain == "2":  # the deadline of its drain is over
             self.recall(node.runs.open(), "its node is drained")
+        elif report.drain == "3":  # the time of its notice has come
+            self.recall(node.runs.open(), "its node leaves", LEAVING_GRACE_S)
         # tasks are accepted only now: without a lease no run may start
         if self._listens != node.inc:
             self._listens = node.inc
@@ -348,12 +353,12 @@ class Renewer:
                 run.ending = "SIGKILL"
                 self._port.kill(run.request)
 
-    def recall(self, runs: Iterable[Run], why: str) -> None:
+    def recall(self, runs: Iterable[Run], why: str, grace_s: float = RECALL_GRACE_S) -> None:
         """End runs in favour of other nodes: their tasks go back, and these starts do not count.
 
-        A run gets SIGTERM, and is killed by `kill_recalled` if it goes on. A pool that cannot end a
-        run lets it go on to its end. A run that has not begun is not begun. Repeated calls change
-        nothing.
+        A run gets SIGTERM, and is killed by `kill_recalled` if it goes on after grace_s. A pool
+        that cannot end a run lets it go on to its end. A run that has not begun is not begun.
+        Repeated calls change nothing.
 
         why: the reason in the history of the task.
         """
@@ -365,13 +370,13 @@ class Renewer:
                 run.unwanted = "recalled"
             else:
                 run.ending = "recalled"
-                run.recalled_s = time.monotonic()
+                run.kill_s = time.monotonic() + grace_s
                 self._port.kill(run.request, "SIGTERM")
 
     def kill_recalled(self) -> None:
-        """Kill the recalled runs that go on RECALL_GRACE_S after their SIGTERM."""
+        """Kill the recalled runs that go on after the grace of their SIGTERM."""
         now_s = time.monotonic()
         for run in self._node.runs.going():
-            if run.request is not None and 0 < run.recalled_s < now_s - RECALL_GRACE_S:
-                run.recalled_s = 0.0
+            if run.request is not None and 0 < run.kill_s < now_s:
+                run.kill_s = 0.0
                 self._port.kill(run.request)

@@ -28,7 +28,8 @@ class Run:
     request: the worker's request, None before.
     outcome: how the run ended, '' while it has not.
     ending: the signal by which the agent has ended the run, or "recalled".
-    recalled_s: when the run was recalled (monotonic seconds), 0 if it was not, or was killed since.
+    kill_s: when the run, which was recalled, is killed (monotonic seconds); 0 if it was not
+        recalled, or was killed since.
     unwanted: "cancelled" or "recalled" if the run must not be handed to the worker any more; any
         thread may set this.
     flaw: what is wrong with the message or the result.
@@ -56,7 +57,7 @@ class Run:
     request: RunRequest | None = None
     outcome: str = ""
     ending: str = ""
-    recalled_s: float = 0.0
+    kill_s: float = 0.0
     unwanted: str = ""
     flaw: str = ""
     unstored: bool = False

@@ -25,7 +25,7 @@ from .process_limits import limits_text
 
 log = logging.getLogger("parsync.agent")
 
-Source = Callable[[], str]
+TextSource = Callable[[], str]
 """A function that returns the text of a source now. It raises any error."""
 
 CGROUP: Final = "cgroup"
@@ -35,9 +35,9 @@ URL_TIMEOUT_S: Final = 0.8
 """Seconds for which a server may be silent."""
 SILENT_S: Final = 5.0
 """A source that has not answered for so many seconds is reported, as one that fails."""
-MAX_TEXT: Final = 64 * 2**10
+MAX_SOURCE_BYTES: Final = 64 * 2**10
 """Maximum number of bytes of a text."""
-_FUNCTION: Final = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
+_FUNCTION_SOURCE: Final = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 
 
 def read_url(url: str, headers: dict[str, str] | None = None, method: str = "GET") -> str:
@@ -46,16 +46,16 @@ def read_url(url: str, headers: dict[str, str] | None = None, method: str = "GET
     # `source_of` has checked the scheme
     request = Request(url, headers=headers or {}, method=method)  # noqa: S310
     with opener.open(request, timeout=URL_TIMEOUT_S) as answer:
-        return _decode(answer.read(MAX_TEXT + 1))
+        return _decode(answer.read(MAX_SOURCE_BYTES + 1))
 
 
 def read_file(path: Path) -> str:
     """Return the text of a file; raises OSError or ValueError."""
     with path.open("rb") as file:
-        return _decode(file.read(MAX_TEXT + 1))
+        return _decode(file.read(MAX_SOURCE_BYTES + 1))
 
 
-def source_of(flag: str, text: str, absent: bool = False) -> Source:
+def source_of(flag: str, text: str, absent: bool = False) -> TextSource:
     """Return the source that a flag names; raises InvalidInput.
 
     flag: the flag or variable, for messages.
@@ -76,7 +76,7 @@ def source_of(flag: str, text: str, absent: bool = False) -> Source:
                 f"{where}: the address must be http://HOST/PATH or https://HOST/PATH"
             )
         return lambda: read_url(text)
-    if match := _FUNCTION.fullmatch(text):
+    if match := _FUNCTION_SOURCE.fullmatch(text):
         return _function_of(where, match[1], match[2])
     path = Path(text)
     if not text or "\0" in text or path.is_dir() or not (absent or path.exists()):
@@ -86,7 +86,7 @@ def source_of(flag: str, text: str, absent: bool = False) -> Source:
     return lambda: read_file(path)
 
 
-def _function_of(where: str, module_name: str, name: str) -> Source:
+def _function_of(where: str, module_name: str, name: str) -> TextSource:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
@@ -107,8 +107,8 @@ def _function_of(where: str, module_name: str, name: str) -> Source:
 
 
 def _decode(raw: bytes) -> str:
-    if len(raw) > MAX_TEXT:
-        raise ValueError(f"it has more than {MAX_TEXT:,} bytes")
+    if len(raw) > MAX_SOURCE_BYTES:
+        raise ValueError(f"it has more than {MAX_SOURCE_BYTES:,} bytes")
     return raw.decode()
 
 
@@ -125,7 +125,7 @@ class SourceReader(Duty):
     def __init__(
         self,
         name: str,
-        source: Source,
+        source: TextSource,
         interval_s: float,
         take: Callable[[str], object],
         wait: Callable[[float], object],

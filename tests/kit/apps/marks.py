@@ -131,6 +131,17 @@ def gated(key: str, gate: str = "go") -> str:
     return key
 
 
+@app.task(parsync=True)
+def clinging(key: str, gate: str = "go") -> str:
+    """Wait at a gate, and go on waiting after the process was asked to end."""
+    try:
+        hold(key, gate)
+    except SystemExit:
+        mark("asked", key)
+        hold(key, gate)
+    return key
+
+
 @app.task(parsync=True, bind=True)
 def sole(
     self: Any, key: str, folder: str, at_once: int, seconds: float = 0.0, gate: str = ""

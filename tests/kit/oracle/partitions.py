@@ -170,10 +170,10 @@ def _nodes(state: PartitionState) -> Iterator[str]:
         elif state.alive[name].endswith(" down") != (node.state == "down"):
             yield f"node {name} is {node.state}, its counter says {state.alive[name]!r}"
         note = state.notes.get(name, "")
-        if node.draining != (TERMS.read(note) is not None) or (
+        if (node.drain != 0) != (TERMS.read(note) is not None) or (
             node.state == "suspect" and not note
         ):
-            drained = "drained" if node.draining else "not drained"
+            drained = "drained" if node.drain else "not drained"
             yield f"node {name} is {node.state} and {drained}, its note says {note!r}"
         if node.inc > number(state.meta.get("inc", "")):
             yield (

@@ -1,8 +1,13 @@
 """set_node: drains and suspects: which nodes take no claims, until when, and what people read."""
 
+from typing import Any
+
 import pytest
 
+from parsync_redis.errors import BrokenContract
 from parsync_redis.model.node import deadline_s, drain_terms
+from parsync_redis.model.text import NODE_LINE
+from parsync_redis.store.repair.lost_leases import now_ms
 from tests.kit.driver import Driver
 
 TEN_MINUTES = drain_terms(600, "a new disk")
@@ -146,3 +151,100 @@ def test_a_drained_node_that_left_stays_known_and_an_undrained_node_is_forgotten
     )
     drive.node("n2")
     assert drive.store.nodes(0)["n2"].inc == 4, "incarnations grow on"
+
+
+# -- notices ---------------------------------------------------------------------------------------
+
+
+def record(drive: Driver, field: str = "until") -> str | None:
+    fields = NODE_LINE.read(drive.hash("nodes")["n1"])
+    assert fields is not None
+    return fields.get(field)
+
+
+def test_a_node_with_a_notice_takes_claims_until_its_time_has_come(drive: Driver):
+    drive.node("n1")
+    assert put(drive, "until", "1795806395734") == ["ok", "up", "0"]
+    assert (record(drive), drive.bits()) == ("1795806395734", "11000000")
+    assert drive.unchanged_by(drive.commands.set_node(0, "n1", "over", None, "1795806395735"))
+    assert put(drive, "over", "1795806395734") == ["ok", "up", "0"]
+    assert (record(drive), drive.bits()) == ("1795806395734,over", "00000000")
+    assert drive.run(drive.commands.renew(0, "n1", 1))[2:] == ["up", "3"], "its agent hears of it"
+    assert put(drive, "until", "1795806395734") == ["ok", "up", "0"], "the same notice again"
+    assert drive.bits() == "00000000"
+    assert put(drive, "until", "1795806999999") == ["ok", "up", "0"], "the node stays longer"
+    assert (record(drive), drive.bits()) == ("1795806999999", "11000000")
+
+
+@pytest.mark.parametrize("word", ["until", "undrain"])
+def test_a_notice_that_is_withdrawn_leaves_no_trace(drive: Driver, word: str):
+    drive.node("n1")
+    before = drive.hash("nodes")["n1"]
+    put(drive, "until", "1795806395734")
+    put(drive, "over", "1795806395734")
+    put(drive, word, "0" if word == "until" else "")
+    assert (drive.hash("nodes")["n1"], drive.bits()) == (before, "11000000")
+
+
+@pytest.mark.parametrize(("over", "bits"), [(False, "11000000"), (True, "00000000")])
+def test_slots_that_are_freed_on_a_node_with_a_notice_are_open_until_its_time_has_come(
+    drive: Driver, over: bool, bits: str
+):
+    drive.node("n1")
+    place = drive.held("a", "1@1")
+    put(drive, "until", "1795806395734", 1)
+    if over:
+        put(drive, "over", "1795806395734,own")
+    assert drive.release(place) == "freed"
+    assert drive.bits() == bits
+
+
+def test_the_notice_of_an_operator_survives_a_restart_and_that_of_a_process_does_not(
+    drive: Driver,
+):
+    drive.node("n1")
+    put(drive, "until", "1795806395734", 1)
+    assert record(drive) == "1795806395734,own"
+    drive.node("n1")
+    assert record(drive) is None
+    put(drive, "until", "1795806395734")
+    drive.node("n1")
+    assert record(drive) == "1795806395734"
+    assert drive.unchanged_by(drive.commands.set_node(0, "n1", "until", 3, "0")) == [
+        "ok",
+        "up",
+        "0",
+    ], "a process withdraws only what it told itself"
+    drive.run(drive.commands.set_node(0, "n1", "leaving"))
+    drive.lose("n1", 3)
+    assert drive.run(drive.commands.forget_node(0, "n1", 3, "left")) == "drained"
+
+
+def test_a_notice_changes_neither_a_drain_nor_a_suspicion(drive: Driver):
+    drive.node("n1")
+    put(drive, "suspect", "why")
+    put(drive, "until", "1795806395734")
+    assert put(drive, "over", "1795806395734") == ["ok", "suspect", "0"]
+    put(drive, "drain", TEN_MINUTES)
+    assert put(drive, "until", "0") == ["ok", "up", "1"]
+    assert (note(drive), drive.bits()) == (TEN_MINUTES, "00000000")
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1", "1.5", "1" * 16])
+def test_a_notice_is_a_time(drive: Driver, text: str):
+    drive.node("n1")
+    with pytest.raises(BrokenContract, match="PSARGS"):
+        put(drive, "until", text)
+
+
+def test_people_read_of_notices_in_the_events(drive: Driver):
+    drive.node("n1")
+    now = now_ms(drive.store)
+    put(drive, "until", str(now + 29_500))
+    put(drive, "over", str(now + 29_500))
+    put(drive, "until", "0")
+    client: Any = drive.store.client
+    entries = [fields for _, fields in client.xrange(drive.keys.partition(0, "events"))]
+    words = [fields[b"event"].decode() for fields in entries]
+    assert words == ["registered", "noticed", "notice_over", "stays"]
+    assert entries[1][b"why"] in (b"in 30 s", b"in 29 s")

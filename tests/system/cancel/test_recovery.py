@@ -1,9 +1,11 @@
 """Operators repair a cluster: dead tasks, drains with a deadline, suspects, expiry, cancels."""
 
 import json
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +37,7 @@ def all_open(rig: Rig) -> Iterator[None]:
     """Leave n1 and n2 open to tasks, and idle, after each test."""
     yield
     for node in ("n1", "n2"):
-        if rig.node(node).draining:
+        if rig.node(node).draining or rig.node(node).leaves_ms is not None:
             rig.client.undrain(node)
     rig.until(lambda: all(rig.node(node).state == "up" for node in ("n1", "n2")), "both are up")
     rig.until_idle()
@@ -111,6 +113,79 @@ def test_a_run_past_the_deadline_of_a_drain_moves_without_a_lost_start(
     assert rig.tasks.add.apply_async((1, 2), parsync=at("n1")).get(timeout=GET_S) == 3, (
         "it takes tasks again"
     )
+
+
+def test_a_node_shrinks_and_grows_with_its_file_and_recalls_its_newest_run(
+    rig: Rig, tmp_path: Path
+) -> None:
+    """The recalled run does not end when it is asked to: it is killed."""
+    given = tmp_path / "capacity"
+    given.write_text("slots=2")
+    rig.worker(
+        "n4",
+        "--parsync-capacity",
+        str(given),
+        "--parsync-shrink-after",
+        "0.5",
+        labels={"name": "n4"},
+    )
+    rig.client.drain("n1")
+    either = {"require": {"name": ["n1", "n4"]}}
+    older = rig.tasks.gated.apply_async(("older",), parsync=either)
+    rig.until(lambda: rig.marks("held", "older"), "the older one runs")
+    newer = rig.tasks.clinging.apply_async(("newer",), parsync=either)
+    rig.until(lambda: rig.marks("held", "newer"), "the newer one runs")
+    given.write_text("slots=1")
+    rig.until(lambda: rig.node("n4").capacity == {"slots": 1}, "it has shrunk")
+    rig.until(lambda: rig.marks("asked", "newer"), "the newer one is asked to end")
+    assert "gives 1 of its 2 slots now" in parsync(rig, "nodes")
+    rig.client.undrain("n1")
+    rig.until(lambda: len(rig.marks("held", "newer")) == 3, "it runs again, after it was killed")
+    status = rig.status(newer)
+    assert (status.node, status.starts, rig.status(older).node) == ("n1", 1, "n4")
+    (recalled,) = status.history
+    assert (recalled.node, recalled.state, recalled.why) == ("n4", TaskState.RUNNING, "n4 shrank")
+    given.write_text("slots=2")
+    rig.until(lambda: rig.node("n4").free == 1, "its second slot is open again")
+    rig.open()
+    assert (older.get(timeout=GET_S), newer.get(timeout=GET_S)) == ("older", "newer")
+    events = json.loads(parsync(rig, "events", "--node", "n4", "--json"))
+    assert [event["event"] for event in events if event["event"] in ("shrank", "grew")] == [
+        "shrank",
+        "grew",
+    ]
+    rig.stack.terminate("n4", 30)
+
+
+def test_when_a_node_leaves_only_the_tasks_that_could_not_end_run_again(rig: Rig) -> None:
+    rig.client.drain("n2")
+    ends = rig.tasks.gated.delay("ends", "ends")
+    stays = rig.tasks.gated.delay("stays")
+    rig.until(lambda: rig.marks("held", "ends") and rig.marks("held", "stays"), "both run on n1")
+    rig.client.undrain("n2")
+    assert "leaves at" in parsync(rig, "nodes", "drain", "n1", "--at", "10m")
+    (node,) = [node for node in json.loads(parsync(rig, "nodes", "--json")) if node["name"] == "n1"]
+    assert (node["state"], node["draining"], node["leaves_ms"] is None) == ("up", False, False)
+    waits = rig.tasks.gated.apply_async(("waits",), parsync=at("n1"))
+    rig.open("ends")
+    assert ends.get(timeout=GET_S) == "ends", "it ends in time"
+    rig.until(
+        lambda: re.search(r"leaves in \S+: ", rig.client.explain(waits.id).why),
+        "nothing is placed on n1 that may not end",
+    )
+    rig.client.drain("n1", leaves_at="1s")
+    rig.until(lambda: len(rig.marks("held", "stays")) == 2, "it runs again")
+    assert rig.node("n1").state == "draining"
+    status = rig.status(stays)
+    assert (status.node, status.starts) == ("n2", 1)
+    (lost,) = status.history
+    assert (lost.node, lost.state, lost.why) == ("n1", TaskState.RUNNING, "its node leaves")
+    assert (rig.status(ends).starts, rig.status(ends).history) == (1, ())
+    assert not rig.marks("held", "waits")
+    parsync(rig, "undrain", "n1")
+    rig.open()
+    assert [result.get(timeout=GET_S) for result in (stays, waits)] == ["stays", "waits"]
+    assert rig.status(waits).node == "n1", "it takes tasks again"
 
 
 def test_a_worker_that_lives_and_starts_nothing_is_suspect_until_it_reads_its_inbox(

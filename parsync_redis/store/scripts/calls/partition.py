@@ -165,7 +165,7 @@ class PartitionCalls(Calls):
     def set_node(
         self, p: int, node: str, word: str, inc: int | None = None, note: str = ""
     ) -> Call[list[str]]:
-        """Change a node: drain, over, undrain, suspect, trust, leaving, ahead or offer.
+        """Change a node: drain, over, undrain, suspect, trust, leaving, until, ahead or offer.
 
         Returns [ok, state, drain] or [gone].
         """

@@ -1,0 +1,214 @@
+"""Sources of notices: what their texts say, and how each cloud's metadata service is asked.
+
+A small server on the loopback answers as the documents of each cloud say.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from parsync_redis.errors import InvalidInput
+from parsync_redis.worker.isolation.machine import Isolation
+from parsync_redis.worker.node.node_state import AgentState
+from parsync_redis.worker.node.notices import METADATA_VARIABLE, notice_source, read_leaving
+from tests.unit.test_node_devices import spec
+
+Answer = tuple[int, str]
+LEAVES = datetime(2026, 11, 28, 14, 30, tzinfo=UTC)
+
+
+class Metadata:
+    """A metadata service.
+
+    answers: by method and path, what it answers: by the headers of the request.
+    asked: the requests.
+    """
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Callable[[dict[str, str]], Answer]] = {}
+        self.asked: list[str] = []
+
+
+@contextmanager
+def serving(metadata: Metadata) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            request = f"{self.command} {self.path}"
+            metadata.asked.append(request)
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            answer = metadata.answers.get(request, lambda _: (404, "not found"))
+            status, text = answer(headers)
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def do_GET(self) -> None:
+            self.answer()
+
+        def do_PUT(self) -> None:
+            self.answer()
+
+        def log_message(self, *_: object) -> None:
+            """Write no log."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def metadata(monkeypatch: pytest.MonkeyPatch) -> Iterator[Metadata]:
+    service = Metadata()
+    with serving(service) as url:
+        monkeypatch.setenv(METADATA_VARIABLE, url)
+        yield service
+
+
+def only_with(header: str, value: str, text: str) -> Callable[[dict[str, str]], Answer]:
+    """Return an answer to requests with a header; all others are refused."""
+    return lambda headers: (200, text) if headers.get(header) == value else (403, "no such header")
+
+
+TOKEN = "PUT /latest/api/token"
+ACTION = "GET /latest/meta-data/spot/instance-action"
+
+
+def test_aws_says_when_a_spot_instance_is_interrupted(metadata: Metadata) -> None:
+    metadata.answers[TOKEN] = only_with("x-aws-ec2-metadata-token-ttl-seconds", "60", "AQAE==")
+    ask = notice_source("--parsync-notice", "aws")
+    assert ask() == "", "404: no interruption is due"
+    action = json.dumps({"action": "terminate", "time": "2026-11-28T14:30:00Z"})
+    metadata.answers[ACTION] = only_with("x-aws-ec2-metadata-token", "AQAE==", action)
+    leaving = read_leaving(ask(), 0.0)
+    assert leaving is not None
+    assert leaving.at_ms == LEAVES.timestamp() * 1000
+    assert metadata.asked == [TOKEN, ACTION] * 2
+
+
+def test_google_cloud_gives_a_preempted_machine_30_seconds(metadata: Metadata) -> None:
+    preempted = "GET /computeMetadata/v1/instance/preempted"
+    ask = notice_source("--parsync-notice", "gcp")
+    metadata.answers[preempted] = only_with("metadata-flavor", "Google", "FALSE")
+    assert ask() == ""
+    metadata.answers[preempted] = only_with("metadata-flavor", "Google", "TRUE")
+    assert ask() == "30"
+
+
+EVENTS = "GET /metadata/scheduledevents?api-version=2020-07-01"
+NAME = "GET /metadata/instance/compute/name?api-version=2021-02-01&format=text"
+
+
+def event(kind: str, machine: str, not_before: str, status: str = "Scheduled") -> dict[str, object]:
+    return {
+        "EventId": "f020ba2e",
+        "EventType": kind,
+        "ResourceType": "VirtualMachine",
+        "Resources": [machine],
+        "EventStatus": status,
+        "NotBefore": not_before,
+    }
+
+
+@pytest.mark.parametrize(
+    ("events", "text"),
+    [
+        ([], ""),
+        ([event("Freeze", "vm7", format_datetime(LEAVES, usegmt=True))], ""),
+        ([event("Preempt", "vm8", format_datetime(LEAVES, usegmt=True))], ""),
+        ([event("Preempt", "vm7", format_datetime(LEAVES, usegmt=True))], LEAVES.isoformat()),
+        ([event("Terminate", "vm7", "", "Started")], "0"),
+    ],
+    ids=["none", "only held up", "another machine", "preempted", "has begun"],
+)
+def test_azure_says_when_an_event_ends_this_machine(
+    metadata: Metadata, events: list[dict[str, object]], text: str
+) -> None:
+    document = json.dumps({"DocumentIncarnation": 1, "Events": events})
+    metadata.answers[EVENTS] = only_with("metadata", "true", document)
+    metadata.answers[NAME] = only_with("metadata", "true", "vm7")
+    assert notice_source("--parsync-notice", "azure")() == text
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])
+def test_a_metadata_service_that_refuses_is_a_failure(metadata: Metadata, cloud: str) -> None:
+    for request in (TOKEN, ACTION, EVENTS):
+        metadata.answers[request] = lambda _: (503, "busy")
+    with pytest.raises(OSError, match=r"HTTP Error (503|404)"):
+        notice_source("--parsync-notice", cloud)()
+
+
+def test_a_file_comes_with_the_notice(tmp_path: Path) -> None:
+    file = tmp_path / "notice"
+    ask = notice_source("--parsync-notice", str(file))
+    assert ask() == ""
+    file.write_text("90\n")
+    assert ask() == "90\n"
+
+
+@pytest.mark.parametrize("text", ["cgroup", "ftp://host/x", ""])
+def test_what_is_no_source_of_notices_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"--parsync-notice .*is not valid"):
+        notice_source("--parsync-notice", text)
+
+
+def test_a_text_says_a_time_or_the_seconds_from_when_it_was_read() -> None:
+    assert read_leaving(" \n", 5.0) is None
+    seconds = read_leaving("90\n", 5.0)
+    assert seconds is not None
+    assert (seconds.at_ms, seconds.due_s) == (None, 95.0)
+    for text in ("2026-11-28T14:30:00Z", "2026-11-28 15:30+01:00", "2026-11-28T14:30"):
+        moment = read_leaving(text, 5.0)
+        assert moment is not None
+        assert moment.at_ms == LEAVES.timestamp() * 1000
+    for text in ("soon", "-5", "1e3", "slots=6"):
+        with pytest.raises(ValueError, match="is no notice: it must be empty"):
+            read_leaving(text, 5.0)
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> AgentState:
+    state = AgentState(spec({}), Isolation())
+    state.inc = 3
+    monkeypatch.setattr(time, "monotonic", lambda: state.inc * 100.0)
+    return state
+
+
+def test_a_node_owes_the_server_each_change_of_its_notice_once(node: AgentState) -> None:
+    node.take_notice("")
+    assert not node.owes_notice, "the node stays"
+    node.take_notice("30")
+    assert node.owes_notice
+    assert node.leaves is not None
+    assert node.leaves.until_ms(1_000_000) == 1_030_000
+    node.told_leaves = node.inc, node.leaves
+    node.take_notice("29")
+    assert not node.owes_notice, "it counts down"
+    node.take_notice("10")
+    assert node.owes_notice, "it leaves earlier"
+    node.told_leaves = node.inc, node.leaves
+    node.take_notice("")
+    assert node.owes_notice, "it stays after all"
+
+
+def test_a_node_tells_its_notice_again_with_its_next_incarnation(node: AgentState) -> None:
+    node.take_notice("2026-11-28T14:30:00Z")
+    node.told_leaves = node.inc, node.leaves
+    assert not node.owes_notice
+    node.inc = 4
+    assert node.owes_notice
+    node.take_notice("")
+    assert not node.owes_notice, "the incarnation has told nothing"

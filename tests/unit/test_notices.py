@@ -1,0 +1,175 @@
+"""Notices of nodes that leave: where tasks may go until then, and what people read."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parsync_redis.errors import InvalidInput
+from parsync_redis.model.human import read_future
+from parsync_redis.model.kind import Kind
+from parsync_redis.model.needs import TRANSIENT_LABEL, Resources
+from parsync_redis.model.node import Notice, leaving_time
+from parsync_redis.model.options import TaskOptions
+from parsync_redis.placement.backfill import by_lack
+from parsync_redis.placement.facts import NodeFacts
+from parsync_redis.placement.now import LEAVES_NOW, before_they_end, leaves_in
+from parsync_redis.placement.reasons import explain_waiting, reason_class
+from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.core.reservations import BarredNodes
+from tests.kit.core_rig import Queue, claims_of, make, node, reasons, see, waiting
+
+NOW_MS = 1_795_806_395_000
+LEASE_S = 10.0
+NOTICE = Notice(NOW_MS + 30_000)
+
+
+def core_with_notice(notice: Notice | None = NOTICE) -> Core:
+    """Return a core that has read n1, which leaves, and n2, with three slots each."""
+    core = make(2)
+    see(core, 0, [replace(node("n1", 3), notice=notice)], 3)
+    see(core, 1, [node("n2", 3)], 3)
+    return core
+
+
+def judged(run_ms: float | None, notice: Notice = NOTICE) -> BarredNodes:
+    runs_ms = {} if run_ms is None else {("n1", "work"): run_ms}
+    return BarredNodes((), runs_ms, NOW_MS, None, {"n1": notice}, LEASE_S)
+
+
+def placed(core: Core, tasks: int = 6) -> Counter[str]:
+    """Return how many of these tasks each node gets."""
+    claims = claims_of(waiting(core, tasks).turn())
+    return Counter(claim.partition("/")[0] for claim in claims)
+
+
+def test_nothing_goes_to_a_node_that_leaves_before_its_time_is_judged() -> None:
+    core = core_with_notice()
+    assert placed(core) == {"n2": 3}
+
+
+@pytest.mark.parametrize(
+    ("run_ms", "tasks"), [(None, 0), (23_999.0, 3), (24_000.0, 3), (24_001.0, 0)]
+)
+def test_only_tasks_that_end_before_go_to_a_node_that_leaves(
+    run_ms: float | None, tasks: int
+) -> None:
+    """The runs that remain are ended 0.6 leases before the node leaves."""
+    core = core_with_notice()
+    core.on_barred(judged(run_ms))
+    assert placed(core)["n1"] == tasks
+
+
+def test_a_notice_that_changes_is_judged_anew() -> None:
+    core = core_with_notice()
+    core.on_barred(judged(1.0))
+    see(core, 0, [replace(node("n1", 3), notice=Notice(NOW_MS + 5_000))], 3, version=2)
+    assert placed(core) == {"n2": 3}
+
+
+def test_a_node_whose_notice_is_withdrawn_takes_tasks_again() -> None:
+    core = core_with_notice()
+    core.on_barred(judged(None))
+    see(core, 0, [node("n1", 3)], 3, version=2)
+    core.on_barred(BarredNodes())
+    assert placed(core) == {"n1": 3, "n2": 3}
+
+
+def test_a_scheduler_writes_when_the_node_leaves() -> None:
+    core = make()
+    see(core, 0, [replace(node("n1", 3), notice=NOTICE)], 3)
+    core.on_barred(judged(None))
+    waiting(core, 1)
+    core.on_tick(0)
+    ((_, why),) = reasons(core.plan())
+    assert why == f"only node n1 fits: it {before_they_end(NOTICE.at_ms)}"
+    assert reason_class(why) == "leaving"
+
+
+@given(st.integers(0, 10**15 - 1), st.booleans(), st.booleans())
+def test_the_text_of_a_notice_is_read_as_it_was_written(at_ms: int, own: bool, over: bool) -> None:
+    notice = Notice(at_ms, own, over)
+    assert Notice.of(notice.text) == notice
+
+
+def facts(leaves: str) -> NodeFacts:
+    return NodeFacts("n4", "up", False, Resources.of(2), 2, leaves=leaves)
+
+
+def test_people_read_how_long_the_node_stays_and_how_long_such_tasks_take() -> None:
+    sentence = leaves_in(NOW_MS + 180_000, 540_000.0, NOW_MS)
+    why = explain_waiting(Resources.needed(), [facts(sentence)], [])
+    assert why == "only node n4 fits: it leaves in 3m: such tasks take up to 9m"
+    unknown = leaves_in(NOW_MS + 180_000, None, NOW_MS)
+    assert unknown == "leaves in 3m: how long such tasks take is not known yet"
+    assert reason_class(explain_waiting(Resources.needed(), [facts(LEAVES_NOW)])) == "leaving"
+
+
+def test_no_node_that_leaves_is_booked_for_a_large_task() -> None:
+    staying = facts("")
+    assert by_lack(Resources.needed(2), [facts(LEAVES_NOW)]) == []
+    assert by_lack(Resources.needed(2), [staying]) == [staying]
+
+
+@pytest.mark.parametrize(
+    ("text", "ahead_s"), [("30", 30), ("30s", 30), ("+1.5m", 90), ("in 10m", 600), ("2h", 7200)]
+)
+def test_a_time_ahead_counts_from_now(text: str, ahead_s: int) -> None:
+    assert read_future("at", text, NOW_MS) == NOW_MS + ahead_s * 1000
+
+
+def test_a_time_of_day_is_the_next_one_and_a_date_is_itself() -> None:
+    assert 0 < read_future("at", "14:30", NOW_MS) - NOW_MS <= 86_400_000
+    assert read_future("at", "2026-11-28T14:30+01:00", NOW_MS) == 1_795_872_600_000
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-5s", "10 minutes", "25:00"])
+def test_a_text_that_is_no_time_ahead_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="it must be a time from now"):
+        read_future("at", text, NOW_MS)
+
+
+@pytest.mark.parametrize("leaves_ms", [NOW_MS, NOW_MS - 1, NOW_MS + 367 * 86_400_000])
+def test_a_node_leaves_within_a_year(leaves_ms: int) -> None:
+    with pytest.raises(InvalidInput, match="a node cannot leave"):
+        leaving_time(leaves_ms, NOW_MS)
+
+
+# -- transient nodes -------------------------------------------------------------------------------
+
+
+def test_a_task_that_must_not_be_interrupted_goes_to_no_transient_node() -> None:
+    core = make(2)
+    see(core, 0, [node("spot", 3, transient="yes")], 3)
+    see(core, 1, [node("own", 3)], 3)
+    needs = TaskOptions.of({"interruptible": False}).needs
+    assert needs.text == "slots=1 transient:!*"
+    claims = claims_of(waiting(core, 6, needs.text).turn())
+    assert Counter(claim.partition("/")[0] for claim in claims) == {"own": 3}
+
+
+def test_the_condition_is_there_once_however_it_is_said() -> None:
+    required = {"require": {TRANSIENT_LABEL: {"exists": False}}, "interruptible": False}
+    assert TaskOptions.of(required).needs == TaskOptions.of({"interruptible": False}).needs
+    assert TaskOptions.of({"interruptible": True}).needs == TaskOptions.of(None).needs
+
+
+def stable_nodes(tasks: int) -> Counter[str]:
+    """Return how many of these tasks, which prefer stable nodes, each of three nodes gets."""
+    core = make(3)
+    see(core, 0, [node("spot", 2, transient="yes")], 2)
+    see(core, 1, [replace(node("n1", 2), notice=NOTICE)], 2)
+    see(core, 2, [node("own", 2)], 2)
+    core.on_barred(judged(1.0))
+    queue = Queue(core).add(Kind("work", "slots=1", prefer="stable").text, tasks)
+    queue.tell()
+    return Counter(claim.partition("/")[0] for claim in claims_of(queue.turn()))
+
+
+def test_a_task_that_prefers_stable_nodes_goes_to_transient_nodes_and_those_that_leave_last() -> (
+    None
+):
+    assert stable_nodes(6) == {"spot": 2, "n1": 2, "own": 2}
+    assert stable_nodes(2) == {"own": 2}
