@@ -220,9 +220,10 @@ def drain(
         str | None,
         typer.Option(help="After this time, end its runs and place them elsewhere: 90s 10m 2h."),
     ] = None,
-    at: Annotated[
+    leaves_at: Annotated[
         str | None,
         typer.Option(
+            "--at",
             metavar="TIME",
             help="It leaves then, and until then gets tasks that end before: 30s 10m 14:30.",
         ),
@@ -236,7 +237,7 @@ def drain(
     """Give a node no new tasks, also after a restart; its runs go on, up to a deadline if any."""
     deadline_s = None if deadline is None else parse_seconds("--deadline", deadline)
     with make_client(url, cluster, config) as client:
-        _print_view(client.drain(node, deadline_s, reason, at=at), as_json)
+        _print_view(client.drain(node, deadline_s, reason, leaves_at=leaves_at), as_json)
 
 
 def undrain(

@@ -202,7 +202,7 @@ def _node_lines(nodes: Sequence[NodeView], width: int, limit: int) -> list[str]:
         Column("NOTE", 2, "right"),
     )
     rows = [
-        (n.name, str(n.state), str(n.held), str(n.slots), left_text(n), printable(n.note))
+        (n.name, str(n.state), str(n.held), str(n.slots), left_text(n), printable(n.remarks))
         for n in order[:limit]
     ]
     return _part(f"nodes: {len(nodes):,}", columns, rows, width, len(nodes) - len(rows))

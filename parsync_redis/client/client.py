@@ -355,30 +355,31 @@ class ParsyncClient(PolicyMethods):
         deadline_s: float | None = None,
         reason: str = "",
         *,
-        at: str | datetime | None = None,
+        leaves_at: str | datetime | None = None,
     ) -> NodeView:
         """Drain a node: it gets no new claims, also after a restart, and its runs go on.
 
         deadline_s: after so many seconds, counted by the leader, the remaining runs are ended and
             placed elsewhere; these starts do not count.
         reason: a line for people. A second call replaces the terms of the first.
-        at: when the node leaves: "10m" from now by the server's clock, "14:30" by the local clock,
-            or a date and time. Until then the node gets the tasks that end before. What still runs
-            shortly before is ended and placed elsewhere; these starts do not count. Stands without
-            deadline_s and reason.
+        leaves_at: when the node leaves: "10m" from now by the server's clock, "14:30" by the local
+            clock, or a date and time. Until then the node gets the tasks that end before. What
+            still runs shortly before is ended and placed elsewhere; these starts do not count.
+            Stands without deadline_s and reason.
 
         Raises InvalidInput.
         """
-        if at is None:
+        if leaves_at is None:
             return self._set_node(node, "drain", drain_terms(deadline_s, reason))
         if deadline_s is not None or reason:
             raise InvalidInput(
-                "drain: at stands alone: a node that leaves at a time has no deadline_s and no "
-                "reason"
+                "drain: leaves_at stands alone: a node that leaves at a time has no deadline_s and "
+                "no reason"
             )
         now_ms = self.requests.do(lambda: server_ms(self.store))
-        text = at.isoformat() if isinstance(at, datetime) else at
-        return self._set_node(node, "until", leaving_time(read_future("at", text, now_ms), now_ms))
+        text = leaves_at.isoformat() if isinstance(leaves_at, datetime) else leaves_at
+        leaves_ms = read_future("leaves_at", text, now_ms)
+        return self._set_node(node, "until", leaving_time(leaves_ms, now_ms))
 
     def undrain(self, node: str) -> NodeView:
         """Undrain a drained or suspect node, or one that leaves, so that it gets claims again.

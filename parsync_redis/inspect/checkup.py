@@ -321,7 +321,8 @@ def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
         yield Check(
             "nodes", "warn", f"shutting down: {', '.join(leaving)}", "start their workers again"
         )
-    if draining := [node.name for node in nodes if node.state == NodeState.DRAINING]:
+    drained = (node for node in nodes if node.state == NodeState.DRAINING)
+    if draining := [node.name for node in drained if node.note or node.leaves_ms is None]:
         yield Check(
             "nodes",
             "warn",

@@ -86,12 +86,12 @@ class Notice(NamedTuple):
     """The notice that a node leaves.
 
     at_ms: when it leaves (server time).
-    own: the node's process told it, so its next incarnation forgets it. Else an operator did.
+    of_process: the node's process told it, so its next incarnation forgets it; else an operator.
     over: the time has come: the node takes no claims, and its agent ends its runs.
     """
 
     at_ms: int
-    own: bool = False
+    of_process: bool = False
     over: bool = False
 
     @classmethod
@@ -103,7 +103,7 @@ class Notice(NamedTuple):
     @property
     def text(self) -> str:
         """Return the word `until` of a record."""
-        return f"{self.at_ms}{',own' * self.own}{',over' * self.over}"
+        return f"{self.at_ms}{',own' * self.of_process}{',over' * self.over}"
 
     def end_ms(self, lease_s: float) -> float:
         """Return when the runs that remain are ended (server time)."""

@@ -73,8 +73,8 @@ def _drain(client: ParsyncClient, name: str, form: Mapping[str, str], by: str) -
     deadline = form.get("deadline", "").strip()
     reason = form.get("reason", "").strip()
     after_s = parse_seconds("the time", deadline) if deadline else None
-    if at := form.get("at", "").strip():
-        return _sentence(client.drain(name, after_s, reason, at=at))
+    if leaves_at := form.get("at", "").strip():
+        return _sentence(client.drain(name, after_s, reason, leaves_at=leaves_at))
     return _sentence(client.drain(name, after_s, f"{reason} (by {by})" if reason else f"by {by}"))
 
 

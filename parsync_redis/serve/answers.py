@@ -81,18 +81,38 @@ class OneNode(Fresh):
     node: NodeView
 
 
+class NodeClass(BaseModel):
+    """The smallest nodes that could hold tasks of a shape.
+
+    like: the name of one of them.
+    nodes: how many of them all tasks of the shape need.
+    """
+
+    like: str
+    nodes: int
+
+
 class Shape(BaseModel):
-    """Waiting tasks with equal needs. reasons: reason class -> number of tasks that wait for it."""
+    """Waiting tasks with equal needs.
+
+    reasons: reason class -> number of tasks that wait for it.
+    node_class: null if no node that is there could hold such a task.
+    """
 
     needs: str
     waiting: int
     slots: int
     resources: Mapping[str, float]
     reasons: Mapping[str, int]
+    node_class: NodeClass | None
 
 
 class Demand(Fresh):
-    """The slots and machines that waiting tasks want. machines: null if none is described."""
+    """The slots and machines that waiting tasks want.
+
+    machines: null if none is described.
+    idle_nodes: the nodes like the machine that have held nothing for five minutes, and could go.
+    """
 
     waiting_tasks: int
     waiting_slots: int
@@ -101,6 +121,7 @@ class Demand(Fresh):
     nodes: int
     machines: int | None
     shapes: list[Shape]
+    idle_nodes: list[str]
 
 
 class TaskList(BaseModel):

@@ -30,6 +30,12 @@ from .survey import Survey
 MOST_SHAPES: Final = 100
 """Maximum number of shapes in an answer, the largest first; the sums count all shapes."""
 
+IDLE_MS: Final = 300_000
+"""A node that has held nothing for so long could go."""
+
+NodeClass = dict[str, str | int]
+"""Nodes of one class: `like`, the name of one of them, and `nodes`, how many are wanted."""
+
 LABELS_RULE: Final = LabelsRule()
 ANY_NAME: Final = re.compile("")
 
@@ -113,11 +119,74 @@ def _needs_of_machine(needs: Resources) -> Resources:
     return Resources.made(needs.slots, needs.amounts, labels)
 
 
+def _offer_of(node: NodeView) -> Resources:
+    """Return what a node offers, as far as a machine decides it."""
+    labels = [
+        *((name, value) for name, values in node.labels.items() for value in values.split(",")),
+        *offered_taints(node.taints),
+    ]
+    amounts = [(name, round(1000 * amount)) for name, amount in node.resources.items()]
+    return Resources.made(node.slots, amounts, labels)
+
+
+def _node_class(needs: Resources, nodes: Sequence[NodeView], waiting: int) -> NodeClass | None:
+    """Return the smallest node that could hold a task, and how many such nodes so many tasks need.
+
+    Returns None if no node could. The smallest node has the fewest slots, then the least resources.
+    """
+    wanted = _needs_of_machine(needs)
+    able = [node for node in nodes if fits(_offer_of(node), wanted)]
+    if not able:
+        return None
+    smallest = min(
+        able, key=lambda node: (node.slots, sum(fold(node.resources.items()).values()), node.name)
+    )
+    sizes = {"slots": float(smallest.slots), **fold(smallest.resources.items())}
+    asked = {"slots": float(needs.slots)}
+    asked.update({name: amount / 1000 for name, amount in whole_of(needs.amounts).items()})
+    tasks = min(int(sizes.get(name, amount) / amount) for name, amount in asked.items() if amount)
+    return {"like": smallest.name, "nodes": math.ceil(waiting / max(1, tasks))}
+
+
+def _idle_nodes(survey: Survey, nodes: Sequence[NodeView]) -> list[str]:
+    """Return which of these nodes could go: those that have been idle for long.
+
+    A node that is kept for a task, or without which the guarantees of tenants could not be met,
+    stays.
+    """
+    open_nodes = [node for node in survey.nodes if node.state == "up" and not node.draining]
+    remaining = Counter[str]()
+    for node in open_nodes:
+        remaining.update(_sizes(node))
+    guaranteed = Counter[str]()
+    for tenant in survey.tenancy.tenants:
+        if "/" not in tenant.name:  # those below it are part of it
+            guaranteed.update(tenant.at_least)
+    names = list[str]()
+    for node in nodes:
+        idle_since_ms = survey.idle_since_ms.get(node.name)
+        is_idle = idle_since_ms is not None and survey.now_ms - idle_since_ms >= IDLE_MS
+        rest = remaining - Counter(_sizes(node))
+        is_needed = any(rest[name] < amount for name, amount in guaranteed.items())
+        if node in open_nodes and is_idle and not node.reserved and not is_needed:
+            names.append(node.name)
+            remaining = rest
+    return names
+
+
+def _sizes(node: NodeView) -> dict[str, float]:
+    """Return what a node has, devices by their kinds."""
+    return {"slots": float(node.slots), **fold(node.resources.items())}
+
+
 def measure_demand(survey: Survey, machine: Machine) -> dict[str, Any]:
     """Return the waiting tasks and held slots for such a machine, in all and by shape."""
     kinds = [kind for kind in survey.kinds if machine.could_hold(kind)]
     nodes = [node for node in survey.nodes if machine.is_like(node)]
+    present = [node for node in survey.nodes if node.state != "down" and node.leaves_ms is None]
     shapes = _shapes(kinds)
+    for shape in shapes[:MOST_SHAPES]:
+        shape["node_class"] = _node_class(parse_needs(shape["needs"]), present, shape["waiting"])
     waiting = Counter[str]()
     held_amounts = Counter[str]()
     for shape in shapes:
@@ -136,6 +205,7 @@ def measure_demand(survey: Survey, machine: Machine) -> dict[str, Any]:
         "nodes": len(nodes),
         "machines": _machines(offer, waiting + held_amounts) if offer else None,
         "shapes": shapes[:MOST_SHAPES],
+        "idle_nodes": [] if kinds else _idle_nodes(survey, nodes),
     }
 
 

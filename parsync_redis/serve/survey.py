@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from ..inspect.tenancy import Tenancy, read_tenancy
@@ -38,6 +39,7 @@ class Survey:
     runs: task name -> histogram of its run times.
     held_back: how many names nodes hold back, each node counted by itself; as old as `runs`.
     tenancy: the tenants and limits; as old as `oldest_ms`.
+    idle_since_ms: since when each node that holds nothing has been seen so.
     """
 
     now_ms: int
@@ -52,6 +54,7 @@ class Survey:
     runs: Mapping[str, TimeHistogram] = field(default_factory=dict)
     held_back: int = 0
     tenancy: Tenancy = field(default_factory=Tenancy)
+    idle_since_ms: Mapping[str, int] = field(default_factory=dict)
 
 
 def group_names(kinds: Sequence[KindView]) -> Callable[[str], str]:
@@ -71,12 +74,14 @@ def read_survey(
     reader: ViewReader,
     times_of: Survey | None = None,
     oldest_of: Survey | None = None,
+    idle_before: Mapping[str, int] = MappingProxyType({}),
 ) -> Survey:
     """Read the cluster as it is now. Raises ParsyncError.
 
     reader: keeps the views of the last survey.
     times_of, oldest_of: an earlier survey, whose run times or oldest tasks are used again; None to
         read them.
+    idle_before: since when nodes were idle, by the last survey.
     """
     damaged: list[str] = []
     partitions, nodes = read_all_views(store, reader.read)
@@ -113,4 +118,9 @@ def read_survey(
         runs,
         held_back,
         tenancy,
+        {
+            node.name: idle_before.get(node.name, now_ms)
+            for node in nodes
+            if not (node.held or node.waiting)
+        },
     )

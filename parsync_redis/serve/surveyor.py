@@ -165,7 +165,8 @@ class Surveyor(threading.Thread):
         turn = self._turns
         times_of = before if turn % SURVEYS_PER_RUN_TIMES else None
         oldest_of = before if turn % SURVEYS_PER_OLDEST else None
-        survey = read_survey(self._client.store, self._reader, times_of, oldest_of)
+        idle_before = before.idle_since_ms if before else {}
+        survey = read_survey(self._client.store, self._reader, times_of, oldest_of, idle_before)
         self._turns += 1
         return survey
 

@@ -412,7 +412,8 @@ class Ghost:
     def over_since(self, node: str) -> int | None:
         """Return how often a node was told that its drain's deadline is over; None if the deadline is not over."""
         found = self.state.nodes.get(node)
-        return self.overs[node] if found and found.drain == 2 else None
+        is_over = found and (found.drain == 2 or (found.notice and found.notice.over))
+        return self.overs[node] if is_over else None
 
     def renewed(self, process: AgentProcess, going: Sequence[Run], over: int | None) -> None:
         """Check a node that has renewed: the runs from before a deadline that is over must have ended."""

@@ -34,6 +34,7 @@ NEEDS: tuple[dict[str, Any], ...] = (
     {"resources": {"gpu": 1}},
     {"require": {"zone": "a"}},
 )
+FAR_AHEAD_MS = 9_000_000_000_000
 OUTCOMES = ("succeeded",) * 6 + ("failed", "again", "again", "lost")
 
 
@@ -211,7 +212,14 @@ class Player:
         )
         if p >= 0:
             words = rng.choice(
-                (("drain",), ("undrain",), ("drain", "over"), ("drain", "over", "undrain", "drain"))
+                (
+                    ("drain",),
+                    ("undrain",),
+                    ("drain", "over"),
+                    ("drain", "over", "undrain", "drain"),
+                    ("until",),
+                    ("until", "over", "undrain"),
+                )
             )
             for word in words:
                 # if its deadline is over, the leader says so, and the node hears it
@@ -223,6 +231,8 @@ class Player:
                         self.world.renew(process)
                     continue
                 note = drain_terms(rng.choice((None, 0, 0, LEASE_S)), "")
+                if word == "until":  # its time is over, or far ahead
+                    note = str(rng.choice((1, FAR_AHEAD_MS)))
                 call = store.commands.set_node(p, node, word, note=note)
                 self.world.act(self.world.customer, "drain", lambda call=call: store.run(call))  # type: ignore[misc]
 

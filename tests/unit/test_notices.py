@@ -9,15 +9,17 @@ from hypothesis import strategies as st
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.human import read_future
-from parsync_redis.model.needs import Resources
+from parsync_redis.model.kind import Kind
+from parsync_redis.model.needs import TRANSIENT, TRANSIENT_LABEL, Resources
 from parsync_redis.model.node import Notice, leaving_time
+from parsync_redis.model.options import TaskOptions
 from parsync_redis.placement.backfill import by_lack
 from parsync_redis.placement.facts import NodeFacts
 from parsync_redis.placement.now import LEAVES_NOW, before_they_end, leaves_in
 from parsync_redis.placement.reasons import explain_waiting, reason_class
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.reservations import BarredNodes
-from tests.kit.core_rig import claims_of, make, node, reasons, see, waiting
+from tests.kit.core_rig import Queue, claims_of, make, node, reasons, see, waiting
 
 NOW_MS = 1_795_806_395_000
 LEASE_S = 10.0
@@ -133,3 +135,41 @@ def test_a_text_that_is_no_time_ahead_is_refused(text: str) -> None:
 def test_a_node_leaves_within_a_year(leaves_ms: int) -> None:
     with pytest.raises(InvalidInput, match="a node cannot leave"):
         leaving_time(leaves_ms, NOW_MS)
+
+
+# -- transient nodes -------------------------------------------------------------------------------
+
+
+def test_a_task_that_must_not_be_interrupted_goes_to_no_transient_node() -> None:
+    core = make(2)
+    see(core, 0, [node("spot", 3, **{TRANSIENT_LABEL: TRANSIENT})], 3)
+    see(core, 1, [node("own", 3)], 3)
+    needs = TaskOptions.of({"interruptible": False}).needs
+    assert needs.text == "slots=1 transient:!*"
+    claims = claims_of(waiting(core, 6, needs.text).turn())
+    assert Counter(claim.partition("/")[0] for claim in claims) == {"own": 3}
+
+
+def test_the_condition_is_there_once_however_it_is_said() -> None:
+    required = {"require": {TRANSIENT_LABEL: {"exists": False}}, "interruptible": False}
+    assert TaskOptions.of(required).needs == TaskOptions.of({"interruptible": False}).needs
+    assert TaskOptions.of({"interruptible": True}).needs == TaskOptions.of(None).needs
+
+
+def stable_nodes(tasks: int) -> Counter[str]:
+    """Return how many of these tasks, which prefer stable nodes, each of three nodes gets."""
+    core = make(3)
+    see(core, 0, [node("spot", 2, **{TRANSIENT_LABEL: TRANSIENT})], 2)
+    see(core, 1, [replace(node("n1", 2), notice=NOTICE)], 2)
+    see(core, 2, [node("own", 2)], 2)
+    core.on_barred(judged(1.0))
+    queue = Queue(core).add(Kind("work", "slots=1", prefer="stable").text, tasks)
+    queue.tell()
+    return Counter(claim.partition("/")[0] for claim in claims_of(queue.turn()))
+
+
+def test_a_task_that_prefers_stable_nodes_goes_to_transient_nodes_and_those_that_leave_last() -> (
+    None
+):
+    assert stable_nodes(6) == {"spot": 2, "n1": 2, "own": 2}
+    assert stable_nodes(2) == {"own": 2}

@@ -2,8 +2,12 @@
 as on real nodes.
 """
 
+from dataclasses import replace
+
 from prometheus_client.parser import text_string_to_metric_families
 
+from parsync_redis.inspect.tenancy import Tenancy
+from parsync_redis.model.account_views import TenantView
 from parsync_redis.model.devices import read_indexes
 from parsync_redis.model.node import NodeState
 from parsync_redis.model.views import KindView, NodeView
@@ -89,3 +93,49 @@ def test_metrics_have_the_devices_of_a_node_together():
     assert found["parsync_resource_left", "gpu.mem"].value == 40 * GIB
     assert ("parsync_resource_amount", "gpu@0") not in found
     assert found["parsync_slots", None].labels["node_class"] == f"gpu=2 gpu.mem={48 * GIB} zone:a"
+
+
+def plain(name, slots, state=NodeState.UP, held=0, **more):
+    mem = {"mem": slots * 4}
+    return NodeView(
+        name, 0, state, False, 1, 1.0, slots, slots - held, held, mem, mem, {"name": name}, **more
+    )
+
+
+def survey_of(nodes, tenants=(), idle_s=600, **waiting):
+    since = {node.name: 1_000_000 - 1000 * idle_s for node in nodes if not node.held}
+    return replace(
+        survey(**waiting),
+        now_ms=1_000_000,
+        nodes=nodes,
+        tenancy=Tenancy(tenants),
+        idle_since_ms=since,
+    )
+
+
+def test_a_shape_has_the_smallest_nodes_that_would_hold_it_and_their_number():
+    nodes = [
+        plain("big", 16),
+        plain("small", 4),
+        plain("tiny", 1),
+        plain("gone", 2, NodeState.DOWN),
+    ]
+    waiting = {"two": ("slots=2", 5), "much": ("slots=1 mem=20", 3), "none": ("slots=40", 1)}
+    shapes = measure_demand(survey_of(nodes, **waiting), Machine())["shapes"]
+    assert {shape["needs"]: shape["node_class"] for shape in shapes} == {
+        "slots=2": {"like": "small", "nodes": 3},
+        "slots=1 mem=20": {"like": "big", "nodes": 1},
+        "slots=40": None,
+    }
+
+
+def test_nodes_that_are_idle_for_long_could_go_unless_something_needs_them():
+    nodes = [plain("a", 4), plain("b", 4), plain("c", 4, held=1), plain("d", 4, reserved="task x")]
+    assert measure_demand(survey_of(nodes), Machine())["idle_nodes"] == ["a", "b"]
+    assert measure_demand(survey_of(nodes, idle_s=299), Machine())["idle_nodes"] == []
+    waits = survey_of(nodes, work=("slots=1", 1))
+    assert measure_demand(waits, Machine())["idle_nodes"] == []
+    guaranteed = TenantView("t", 1.0, 0.0, 1.0, {}, 0, 0, None, {"slots": 9}, {}, "age", "fair")
+    below = replace(guaranteed, name="t/u")
+    kept = survey_of(nodes, (guaranteed, below))
+    assert measure_demand(kept, Machine())["idle_nodes"] == ["a"], "12 slots are enough for 9"

@@ -305,7 +305,7 @@ class NodeDuty:
 
 def _is_operators(until: str | None) -> bool:
     """Return whether a node has a notice of an operator, by the word of its record."""
-    return until is not None and not Notice.of(until).own
+    return until is not None and not Notice.of(until).of_process
 
 
 def reclaim_nodes(store: Store, nodes: Sequence[NodeToReclaim], whys: Mapping[str, str]) -> None:

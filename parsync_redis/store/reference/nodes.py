@@ -25,7 +25,7 @@ class Registering(Leases):
         self.inc = max(self.inc, int(args.known_inc)) + 1
         node = NodeRecord(name, self.inc, args.score, offer, drain=old.drain if old else 0)
         node.ahead = 0 if room else None
-        node.notice = old.notice if old and old.notice and not old.notice.own else None
+        node.notice = old.notice if old and old.notice and not old.notice.of_process else None
         node.capacity = args.capacity
         node.span = max([offer.slots + room, *(slot + 1 for slot in leases)])
         self._count_left(node)
@@ -176,7 +176,7 @@ class Registering(Leases):
             return "up"
         if any(True for _ in self._leases_of(node)):
             return "held"
-        if args.how == "left" and (node.drain or (node.notice and not node.notice.own)):
+        if args.how == "left" and (node.drain or (node.notice and not node.notice.of_process)):
             return "drained"
         del self.nodes[node.name]
         self.changed.pop(node.name, None)
@@ -188,7 +188,7 @@ class Registering(Leases):
     def _set_notice(self, node: NodeRecord, at_ms: int, inc: str) -> None:
         """Give a node a notice; withdraw it for 0, but by a process only what it told itself."""
         if not at_ms:
-            if node.notice and (node.notice.own or not inc):
+            if node.notice and (node.notice.of_process or not inc):
                 node.notice = None
         elif not node.notice or node.notice.at_ms != at_ms:
             node.notice = Notice(at_ms, bool(inc))

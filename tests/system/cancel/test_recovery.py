@@ -173,7 +173,7 @@ def test_when_a_node_leaves_only_the_tasks_that_could_not_end_run_again(rig: Rig
         lambda: re.search(r"leaves in \S+: ", rig.client.explain(waits.id).why),
         "nothing is placed on n1 that may not end",
     )
-    rig.client.drain("n1", at="1s")
+    rig.client.drain("n1", leaves_at="1s")
     rig.until(lambda: len(rig.marks("held", "stays")) == 2, "it runs again")
     assert rig.node("n1").state == "draining"
     status = rig.status(stays)
