@@ -85,7 +85,7 @@ def test_a_file_is_read_anew_each_time(tmp_path: Path) -> None:
 
 
 def test_a_url_is_asked_without_a_proxy(
-    server: TextServer, monkeypatch: pytest.MonkeyPatch
+    text_server: TextServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1/")
     ask = source_of("--parsync-capacity", text_server.url)
