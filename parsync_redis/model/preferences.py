@@ -27,6 +27,7 @@ RULE_WORDS: Final[Mapping[str, str]] = {
     "pack": "resource name",
     "spread": "label name",
     "cheap": "",
+    "fast": "",
     "fresh": "",
     "score": "",
 }
@@ -70,6 +71,11 @@ def preferences_text(preferences: Sequence[object]) -> str:
         if words.count(word) > 1:
             raise InvalidInput(f"preference {shown(word)} is given twice: each may come once")
     return ",".join(words)
+
+
+def goes_by_name(text: str) -> bool:
+    """Return whether a rule in the text of a kind depends on the name of the task: `fast`."""
+    return "fast" in text.split(",")
 
 
 @lru_cache(maxsize=4096)

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import cached_property
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..model.devices import attributes_of, indexes_of, kind_of, share_of
 from ..model.needs import SHARED_LABEL, Resources
+from ..model.times import class_of
 from .strategy import Ints
 
 UNLIMITED_TASKS: Final = 10**9
@@ -33,6 +35,13 @@ class LabelColumn:
         return mask
 
 
+class ClassColumn(NamedTuple):
+    """The classes of all nodes: node i is of the class `values[codes[i]]`."""
+
+    values: Sequence[str]
+    codes: Ints
+
+
 class Columns:
     """The offers of some nodes, by the index of the node.
 
@@ -46,6 +55,7 @@ class Columns:
 
     def __init__(self, offers: Sequence[Resources]) -> None:
         self.size = len(offers)
+        self._offers = offers
         self.slots: Ints = np.array([offer.slots for offer in offers], dtype=np.int64)
         self.amounts: Mapping[str, Ints] = self.spread(
             (index, dict(offer.amounts)) for index, offer in enumerate(offers)
@@ -67,6 +77,13 @@ class Columns:
     def everyone(self) -> Mask:
         """Return a mask of all nodes, a new one for each call."""
         return np.full(self.size, True)
+
+    @cached_property
+    def classes(self) -> ClassColumn:
+        """The class of each node (model/times.py)."""
+        numbers: dict[str, int] = {}
+        codes = [numbers.setdefault(class_of(offer), len(numbers)) for offer in self._offers]
+        return ClassColumn([*numbers], np.array(codes, dtype=np.int64))
 
     def _have(self, kind: str) -> Mask:
         """Return which nodes have devices of a kind."""

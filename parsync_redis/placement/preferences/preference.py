@@ -41,12 +41,14 @@ class ClusterNow:
     scarce: the resources and kinds of devices that fewer than half of the nodes declare.
     used_by: returns for a label by value the part of the nodes' slots that is in use, 0.0 to 1.0.
     ring: returns the ring of a key (warm.py) for tasks of the needs in question.
+    run_ms: returns for a task's name its mean run time (ms) by node class (LearntTimes.means_of).
     """
 
     score_bounds: Floats = field(default_factory=lambda: np.zeros(0))
     scarce: frozenset[str] = frozenset()
     used_by: Callable[[str], Mapping[str, float]] = lambda _: {}
     ring: Callable[[str], Ring] | None = None
+    run_ms: Callable[[str], Mapping[str, float]] = lambda _: {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,8 @@ class Lasts(Enum):
 class Preference(ABC):
     """A soft rule of a task.
 
-    name: for people, different for different rules.
+    name: for people, different for different rules of a task.
+    key: different for all different rules.
     lasts: how long its buckets are right.
     reads_needs: its buckets depend on the needs of the task.
     """
@@ -130,6 +133,10 @@ class Preference(ABC):
     name: str
     lasts: Lasts = Lasts.OFFERS
     reads_needs: bool = False
+
+    @property
+    def key(self) -> str:  # noqa: D102
+        return self.name
 
     @abstractmethod
     def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:

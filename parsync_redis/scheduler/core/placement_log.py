@@ -78,7 +78,7 @@ class Choices:
         self._left -= len(noted)
         latency = strategy is Strategy.LATENCY
         for task, node, rank in noted:
-            rules = rules_of(group.prefer, latency, task.last or "")
+            rules = rules_of(group.prefer, latency, task.last or "", group.name)
             steps, scores, ranked = self._census(group, copy, node, rank, rules)
             self._drafts[task.id] = Choice(
                 self._scheduler,

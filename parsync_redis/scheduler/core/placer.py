@@ -302,7 +302,7 @@ class Placer:
     def reserve(self, room: int) -> None:
         """Reserve seats for up to `room` waiting tasks, the oldest first; plan to take as many."""
         reserved: dict[int, dict[Kind, list[Reservation]]] = {}
-        seat_order = turns_of(self._queue, self.changed)
+        seat_order = turns_of(self._queue, self._view.run_times, self.changed)
         while room and (pick := seat_order.pick()) is not None:
             waiting, unseated = pick
             group = waiting.group
@@ -311,7 +311,7 @@ class Placer:
             if seats is None:
                 seat_order.leave_out(group)
                 continue
-            count = min(limit, seats.count())
+            count = min(limit, seats.count_best() if group.lets_pass else seats.count())
             if not count:
                 self._queue.block(group)
                 seat_order.leave_out(group)

@@ -13,11 +13,12 @@ from ...model.account import TENANT_MARK
 from ...model.kind import Kind, KindLine
 from ...model.needs import parse_needs
 from ...model.policy import Policy
+from ...model.preferences import goes_by_name
 from ...model.replies import Took
 from .accounts import AccountsCopy, Room, asks_of
 from .blocked import BlockedGroups
 from .full_accounts import FullAccounts
-from .kind_group import EQUALLY_URGENT, GroupKey, KindGroup, WaitingKind
+from .kind_group import GroupKey, KindGroup, WaitingKind
 from .reservations import BarredNodes
 from .tenants import Tree
 from .view import View
@@ -27,10 +28,6 @@ GROUPS_AT_ONCE: Final = 64
 
 ACCOUNT_MARK: Final = "="
 """The first character of an account among the changes of a shard; kinds begin otherwise."""
-
-SeatTurn = tuple[float, int, WaitingKind]
-"""A kind's turn for seats: order, a number that breaks ties, the kind."""
-
 
 class QueueCopy:
     """The kinds that wait, by shard.
@@ -227,8 +224,9 @@ class QueueCopy:
         knowers = self._view.knowers(kind.name)
         barred = self.barred.of(kind)
         needs = self._view.settled(kind.needs)
-        return self._groups.get((needs, kind.prefer, knowers, barred)) or KindGroup(
-            parse_needs(needs), knowers, kind.prefer, barred
+        name = kind.name if kind.prefer and goes_by_name(kind.prefer) else ""
+        return self._groups.get((needs, kind.prefer, knowers, barred, name)) or KindGroup(
+            parse_needs(needs), knowers, kind.prefer, barred, name
         )
 
     def _group(self, kind: Kind) -> KindGroup:
@@ -301,40 +299,23 @@ class QueueCopy:
         """True if some group may find a seat, or an account is to be marked as full."""
         return bool(self._open or self._fresh) or self.full.any_due
 
-    def open_kinds(self, changed: Collection[int], tried: Collection[KindGroup]) -> list[SeatTurn]:
-        """Return a heap of the kinds that may find a seat, in the order in which they get seats.
+    def open_kinds(
+        self, changed: Collection[int], tried: Collection[KindGroup]
+    ) -> list[WaitingKind]:
+        """Return the kinds that may find a seat.
 
         changed: partitions that have changed; the oldest GROUPS_AT_ONCE of the blocked groups that
             may fit there are opened.
         tried: groups that are left out.
         """
         self._reopen(changed, tried)
-        waiting_kinds = (
+        return [
             waiting
             for group in self._open
             if group not in tried
             for waiting in group.waiting.values()
-        )
-        heap = [
-            self.seat_turn(waiting, 0, number)
-            for number, waiting in enumerate(waiting_kinds)
             if waiting.shard not in self.away
         ]
-        heapq.heapify(heap)
-        return heap
-
-    def seat_turn(self, waiting: WaitingKind, done: int, number: int) -> SeatTurn:
-        """Return the turn of a kind of which `done` tasks have seats. number: breaks ties."""
-        return float(waiting.order(done)), number, waiting
-
-    def ahead(self, waiting: WaitingKind, done: int, following: SeatTurn) -> int:
-        """Estimate how many tasks of a kind go before another kind; at least 1.
-
-        The count begins with task number `done`.
-        """
-        order, _, following_kind = following
-        is_of_shard = following_kind.shard == waiting.shard
-        return waiting.before(order if is_of_shard else order + EQUALLY_URGENT, done)
 
     def begin_plan(self) -> None:
         """Let the tree know what all nodes have, and what is used."""

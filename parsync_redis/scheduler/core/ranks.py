@@ -47,7 +47,7 @@ class Ranks:
 
         read: returns the facts that the rules need.
         """
-        key = (needs.text, *(rule.name for rule in rules))
+        key = (needs.text, *(rule.key for rule in rules))
         ranks = self._now.get(key)
         if ranks is None:
             nodes = read()
@@ -62,7 +62,7 @@ class Ranks:
         """Return the buckets of a rule."""
         if rule.lasts is not Lasts.OFFERS:
             return rule.buckets(nodes, needs)
-        key = needs.text if rule.reads_needs else "", rule.name
+        key = needs.text if rule.reads_needs else "", rule.key
         buckets = self._of_offers.get(key)
         if buckets is None:
             buckets = rule.buckets(nodes, needs)

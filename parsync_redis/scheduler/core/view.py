@@ -24,6 +24,7 @@ from ...placement.reasons import (
 from ...placement.strategy import SHARPNESS
 from .offers import Knowers
 from .partition import PartitionCopy
+from .run_times import RunTimesCopy
 
 
 class View:
@@ -33,6 +34,7 @@ class View:
 
     known: by digest, the task names it stands for.
     cluster: what preferences read of all nodes together.
+    run_times: of the names whose tasks prefer fast nodes.
     """
 
     def __init__(self, partitions: int, sharpness: float = SHARPNESS) -> None:
@@ -42,7 +44,8 @@ class View:
         self._knowers: dict[str, Knowers] = {}
         self._offers: dict[tuple[str, str], tuple[str, Resources]] = {}
         self._digests: frozenset[str] = frozenset()
-        self.cluster = ClusterNow()
+        self.run_times = RunTimesCopy(self.partitions)
+        self.cluster = ClusterNow(run_ms=self.run_times.of)
         self._alive: set[str] = set()
 
     def set_names(self, digest: str, names: Collection[str]) -> None:
@@ -125,8 +128,12 @@ class View:
         weights = np.array([n.offer.slots for p in self.partitions for n in p.nodes], dtype=float)
         scores = np.array([n.score for p in self.partitions for n in p.nodes], dtype=float)
         self.cluster = ClusterNow(
-            fifths(scores), find_scarce(p.offers.columns for p in self.partitions), self.used_by
+            fifths(scores),
+            find_scarce(p.offers.columns for p in self.partitions),
+            self.used_by,
+            run_ms=self.run_times.of,
         )
+        self.run_times.on_nodes()
         mean = 0.0
         spread = 1.0
         if len(scores):
