@@ -227,7 +227,7 @@ class Placer:
         Give back tasks that found none for a whole gap. Their takes are undone, because no claim of
         theirs has won. While nodes are read, all tasks are kept: the seats of those partitions are
         not known yet. Large tasks go back at once, because the leader books nodes only for tasks
-        that wait.
+        that wait; and tasks that let others pass, because their turns decide at which seat.
         """
         plan = self.plan
         tasks = self.unplaced.seatless
@@ -238,7 +238,8 @@ class Placer:
         kept_until_before = self._kept_until
         self._kept_until = {}
         for group, seatless in self._claim_others(tasks):
-            keeps = self._freshness.asks and not self.least.makes_large(group.needs)
+            goes_back = group.lets_pass or self.least.makes_large(group.needs)
+            keeps = self._freshness.asks and not goes_back
             for task in seatless:
                 until = kept_until_before.get(task.id, self.ticks + self.ticks_of_gap)
                 if plan.read_nodes or (keeps and self.ticks <= until):
@@ -270,7 +271,7 @@ class Placer:
                 yield self._in_vain[kind], tasks_of_kind
                 continue
             group = self._queue.group_of(kind)
-            if gives_way(self._queue, kind, larger):
+            if gives_way(self._queue, kind, larger) or self._view.run_times.lost(group):
                 yield group, tasks_of_kind
                 continue
             strategy = self._selector.resolve(kind.strategy)

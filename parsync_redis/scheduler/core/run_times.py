@@ -10,6 +10,7 @@ import numpy as np
 from ...model.order import ORDERS_OF_MS
 from ...model.times import LearntTimes
 from ...placement.preferences.fast import UNKNOWN_TIMES
+from ...placement.strategy import Floats
 from .kind_group import KindGroup
 from .partition import PartitionCopy
 from .reservations import seats_for
@@ -31,11 +32,14 @@ class RunTimesCopy:
         self._learnt = LearntTimes()
         self._classes: frozenset[str] | None = None
         self._means: dict[str, Mapping[str, float]] = {}
+        # by name and partition
+        self._of_nodes: dict[tuple[str, int], Floats] = {}
 
     def on_nodes(self) -> None:
         """Note that nodes have changed, and so their classes perhaps."""
         self._classes = None
         self._means.clear()
+        self._of_nodes.clear()
 
     @property
     def classes(self) -> Collection[str]:
@@ -51,6 +55,7 @@ class RunTimesCopy:
         before = self._means
         self._learnt = learnt
         self._means = {}
+        self._of_nodes.clear()
         if any(self._means_of(name) != means for name, means in before.items()):
             for partition in self._partitions:
                 partition.kept_ranks.on_offers()
@@ -80,19 +85,27 @@ class RunTimesCopy:
 
     def _lost_ms(self, group: KindGroup) -> float:
         """Return the time that a task of a group loses on the best free seat; 0 without a seat."""
-        run_ms = self.of(group.name)
-        if not run_ms:
+        if not self.of(group.name):
             return 0.0
-        unknown_ms = UNKNOWN_TIMES * min(run_ms.values())
         fastest_ms = inf
         best_ms = inf
         for partition in self._partitions:
-            classes = partition.offers.columns.classes
-            of_class = np.array([run_ms.get(name, unknown_ms) for name in classes.values])
-            of_node = of_class[classes.codes]
+            of_node = self._of_node(group.name, partition)
             fitting = partition.offers.open(group.needs, group.knowers)
             fastest_ms = min(fastest_ms, of_node.min(where=fitting, initial=inf))
             if partition.free_count:
                 seats = seats_for(group, partition)
                 best_ms = min(best_ms, of_node[seats.nodes].min(initial=inf))
         return 0.0 if best_ms == inf else float(max(0.0, best_ms - fastest_ms))
+
+    def _of_node(self, name: str, partition: PartitionCopy) -> Floats:
+        """Return the run time (ms) of a name on each node of a partition. Cached."""
+        of_node = self._of_nodes.get((name, partition.number))
+        if of_node is None:
+            run_ms = self.of(name)
+            unknown_ms = UNKNOWN_TIMES * min(run_ms.values())
+            classes = partition.offers.columns.classes
+            of_class = np.array([run_ms.get(name, unknown_ms) for name in classes.values])
+            of_node = of_class[classes.codes]
+            self._of_nodes[name, partition.number] = of_node
+        return of_node
