@@ -138,7 +138,7 @@ class TenantSimulation:
         step_s: float,
         named: bool = True,
         books: bool = True,
-        policy: Policy = Policy(),
+        policy: Policy | None = None,
     ) -> None:
         self.parameters = parameters
         self.measure = TenantMeasure()
@@ -160,7 +160,7 @@ class TenantSimulation:
             for number, seed in enumerate(core_seeds)
         ]
         self._times = self.memory.times.setdefault(TENANT_TASK, RunTimes())
-        self._policy = policy
+        self._policy = policy or Policy()
         for core in self.cores:
             core.on_policy(self._policy)
         self._runners = [PlanRunner(self.store, core) for core in self.cores]
@@ -169,7 +169,7 @@ class TenantSimulation:
             for core in self.cores
         ]
         self._leader = BackfillDuty(self.store, DEFAULT_LEASE_S, self._readers[0].large)
-        self._used_shares = UsedShareDuty(self.store)
+        self._used_shares = UsedShareDuty(self.store, DEFAULT_LEASE_S)
         self._books = books
         self._led_s = 0.0
         # the schedulers that have something to do, by number
@@ -235,8 +235,8 @@ class TenantSimulation:
             self._led_s = now_s
             if self._books:
                 self._leader.work(now_s)
-            if self._policy.longest_half_life_s:
-                self._used_shares.work(self._policy)
+            if self._policy.notes_shares:
+                self._used_shares.work(self._policy, now_s)
                 self._read_shares()
         index = tick % len(self._readers)
         reader = self._readers[index]
@@ -247,9 +247,10 @@ class TenantSimulation:
     def _read_shares(self) -> None:
         """Let all schedulers read the used shares, as PolicyReader does."""
         fields = self.store.read("hgetall", self.store.keys.shared("shares"))
-        used_shares = SharesByTenant.of(fields).at(self.memory.now_ms, self._policy)
+        shares = SharesByTenant.of(fields)
+        used_shares = shares.at(self.memory.now_ms, self._policy)
         for core in self.cores:
-            core.queue.set_used_shares(used_shares)
+            core.queue.set_used_shares(used_shares, shares.work(self._policy))
 
     def _hear(self) -> None:
         """Give the schedulers the messages that the store has published for them."""

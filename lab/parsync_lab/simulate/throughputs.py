@@ -71,8 +71,7 @@ def least_makespan_s(work_s: Mapping[str, float], speeds: Throughputs, slots: An
     """Return a time (s) in which no scheduler could do more than this work: a lower bound.
 
     It is the optimum of a linear program (how much of each name's work is done on each class), by
-    its dual: prices of the classes, of which the best are taken from a grid. Any prices give a lower
-    bound.
+    its dual: prices of the classes, the best of a grid. Any prices give a lower bound.
 
     work_s: by name, the time at speed 1. speeds: by name, of each class. slots: of each class.
     """

@@ -34,7 +34,7 @@ FRESH: Final = FreshPreference()
 
 @lru_cache(maxsize=4096)
 def wishes_of(text: str, name: str = "") -> Sequence[Preference]:
-    """Return the soft rules of a kind in their order. 
+    """Return the soft rules of a kind in their order.
 
     text: behind `prefer=`, '' for none.
     name: of the task; it may be '' if no rule goes by it (model/preferences.goes_by_name).

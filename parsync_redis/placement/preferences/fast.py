@@ -49,7 +49,9 @@ class FastPreference(Preference):
         if bucket == len(TIMES_AS_LONG):
             return f"{low:g} times the run time of the fastest class, or more"
         doubt = ", or not known yet" if bucket == _UNKNOWN_BUCKET else ""
-        return f"{low:g} to {TIMES_AS_LONG[bucket]:g} times the run time of the fastest class{doubt}"
+        return (
+            f"{low:g} to {TIMES_AS_LONG[bucket]:g} times the run time of the fastest class{doubt}"
+        )
 
 
 _UNKNOWN_BUCKET: Final = bisect_right(TIMES_AS_LONG, UNKNOWN_TIMES)

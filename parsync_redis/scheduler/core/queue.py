@@ -29,6 +29,7 @@ GROUPS_AT_ONCE: Final = 64
 ACCOUNT_MARK: Final = "="
 """The first character of an account among the changes of a shard; kinds begin otherwise."""
 
+
 class QueueCopy:
     """The kinds that wait, by shard.
 
@@ -39,7 +40,8 @@ class QueueCopy:
     blocked: the groups without a seat.
     accounts: what the accounts of tasks hold.
     full: the kinds for which an account has no room; they are in no group.
-    used_shares: by tenant, the mean of the shares that it held lately (model/used_share.py).
+    used_shares, work: by tenant, the mean of the shares that it held lately, and how much work its
+        slots do (model/used_share.py).
     tree: the tenants; None while no kind with a tenant waits, so that the age decides.
     """
 
@@ -62,6 +64,7 @@ class QueueCopy:
         self._tenant_kinds = 0
         self._policy = Policy()
         self.used_shares: Mapping[str, float] = {}
+        self.work: Mapping[str, float] = {}
 
     @property
     def groups(self) -> Collection[KindGroup]:
@@ -124,11 +127,17 @@ class QueueCopy:
         if self.tree is not None:
             self.tree.set_policy(policy)
 
-    def set_used_shares(self, used_shares: Mapping[str, float]) -> None:
-        """Take in the used share of each tenant, a part of the nodes; a missing one is 0."""
+    def set_used_shares(
+        self, used_shares: Mapping[str, float], work: Mapping[str, float] = {}
+    ) -> None:
+        """Take in the used share of each tenant, and the work of its slots beside a mean slot.
+
+        A missing share is 0, a missing work is 1.
+        """
         self.used_shares = used_shares
+        self.work = work
         if self.tree is not None:
-            self.tree.set_used_shares(used_shares)
+            self.tree.set_used_shares(used_shares, work)
 
     def _set(self, shard: int, text: str, line: str) -> None:
         """Take in the line of a kind; '' means that nothing of the kind waits."""
@@ -184,7 +193,7 @@ class QueueCopy:
 
     def _plant(self) -> None:
         """Make the tree, with all kinds that are in groups."""
-        self.tree = Tree(self.accounts, self._policy, self.used_shares)
+        self.tree = Tree(self.accounts, self._policy, self.used_shares, self.work)
         for group in self._groups.values():
             for waiting in group.waiting.values():
                 self.tree.set(waiting, waiting.first)
@@ -287,7 +296,9 @@ class QueueCopy:
         self._fresh.clear()
         waiting_kinds = [*chain.from_iterable(kinds.values() for kinds in self.kinds)]
         is_tree = any(waiting.kind.tenant for waiting in waiting_kinds)
-        self.tree = Tree(self.accounts, self._policy, self.used_shares) if is_tree else None
+        self.tree = None
+        if is_tree:
+            self.tree = Tree(self.accounts, self._policy, self.used_shares, self.work)
         for waiting in waiting_kinds:
             if not waiting.full:
                 self._join(waiting)

@@ -104,9 +104,7 @@ class AgeTurns:
     A task that prefers fast nodes gets its turn later by what it would lose on the best free seat.
     """
 
-    def __init__(
-        self, queue: QueueCopy, run_times: RunTimesCopy, changed: Collection[int]
-    ) -> None:
+    def __init__(self, queue: QueueCopy, run_times: RunTimesCopy, changed: Collection[int]) -> None:
         self._queue = queue
         self._run_times = run_times
         self._changed = changed

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Final
 
 from ...model.booking import Booking
-from ...model.node import Node
 from ...model.times import field_of
 from ...store.reads.views import read_booked, read_holds
 from ...store.repair.lost_leases import now_ms

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from parsync_redis.model.policy import Policy, TenantEntry
+
 from ..claims import ClaimCheck, above, below
 from ..parameters import OF_ALL, Parameters
 from ..plots import finish_axes, line

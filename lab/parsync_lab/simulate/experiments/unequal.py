@@ -2,8 +2,8 @@
 
 The speeds are those of Gavel's 26 job types on three GPU types, or drawn ones without a trace. A
 third of the slots is of each class. Each task is of a random name, and runs for `--duration` on the
-class on which its name runs fastest, give or take half of it. In a batch all tasks come at once; else they
-come at random, at a part of the rate that the slots could do at best.
+class on which its name runs fastest, give or take half of it. In a batch all tasks come at once;
+else they come at random, at a part of the rate that the slots could do at best.
 """
 
 from collections import defaultdict
