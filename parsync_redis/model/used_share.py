@@ -243,5 +243,7 @@ def rows_to_note(
         is_faded = noted is not None and noted.at(now_ms, half_life_s) < LEAST_USED
         work_now = round(work.get(tenant, 1.0), 6) if share else 1.0
         is_new = work_now != 1.0 or (noted is not None and noted.work != 1.0)
-        if (half_life_s and (share or (noted and noted.share))) or is_new or is_faded:
+        if (half_life_s and (share or (noted and noted.share))) or is_new:
             yield tenant, share, half_life_s, work_now
+        elif is_faded:
+            yield tenant, 0.0, 0.0, 1.0

@@ -228,8 +228,8 @@ def test_a_tenant_whose_slots_do_less_work_goes_first() -> None:
     core = sees(40)
     core.on_policy(read_policy('[tenants]\ncount = "work"\n'))
     tell(wait(core, {"a": 1000, "b": 1000}), {"a": "slots=20", "b": "slots=20"})
-    core.queue.set_used_shares({}, {"a": 0.5, "b": 1.5})
-    assert shares(core) == {"a": 35, "b": 5}, "0.5 * (20 + 35) is about 1.5 * (20 + 5)"
+    core.queue.set_used_shares({}, {"a": 0.75, "b": 1.25})
+    assert shares(core) == {"a": 30, "b": 10}, "0.75 * (20 + 30) is 1.25 * (20 + 10)"
 
 
 # -- the tree --------------------------------------------------------------------------------------

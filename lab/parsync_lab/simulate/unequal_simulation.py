@@ -10,7 +10,7 @@ import numpy as np
 from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Place
-from parsync_redis.model.times import RunTimes, field_of
+from parsync_redis.model.times import MIN_CLASS_RUNS, RunTimes, field_of
 from parsync_redis.scheduler.process.run_time_reader import FastReader
 from parsync_redis.store.cluster import DEFAULT_LEASE_S
 
@@ -23,7 +23,7 @@ POOL_NODE_SLOTS: Final = 4
 """Number of slots of a node."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class NodePool:
     """The nodes of one class.
 
@@ -49,7 +49,7 @@ class UnequalSimulation(TenantSimulation):
     """Schedulers, and nodes of several classes.
 
     A task runs for `runs_s` at speed 1. The schedulers learn the run times: nothing is known at the
-    beginning.
+    beginning, unless `know` is called.
 
     runs_s: how long each task ran that has started.
     work_s: by tenant, the time at speed 1 of its tasks that have started.
@@ -74,6 +74,13 @@ class UnequalSimulation(TenantSimulation):
         self.runs_s: list[float] = []
         self.work_s: dict[str, float] = defaultdict(float)
 
+    def know(self, runs_s: float) -> None:
+        """Let the run times of all names be known; runs_s: of each run at speed 1."""
+        for pool in dict.fromkeys(self._pools):
+            for name, speed in pool.speeds.items():
+                for _ in range(MIN_CLASS_RUNS):
+                    self._add_run(name, pool, 1000 * runs_s / speed)
+
     def _names(self) -> Sequence[str]:
         return self._task_names
 
@@ -95,8 +102,10 @@ class UnequalSimulation(TenantSimulation):
         return runs_s
 
     def _learn(self, place: Place, ran_ms: float) -> None:
-        name = self.submitted[place.task].name
-        for field in (name, field_of(name, self._pool_of(place).offer)):
+        self._add_run(self.submitted[place.task].name, self._pool_of(place), ran_ms)
+
+    def _add_run(self, name: str, pool: NodePool, ran_ms: float) -> None:
+        for field in (name, field_of(name, pool.offer)):
             self.memory.times.setdefault(field, RunTimes()).add(ran_ms)
 
     def _read(self, index: int, now_s: float) -> None:

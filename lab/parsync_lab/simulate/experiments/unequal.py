@@ -34,7 +34,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "slots": 108,
     "duration_s": 60.0,
 }
-USES: Final = (OF_ALL - {"scale"}) | {
+USES: Final = OF_ALL - {"scale"} | {
     "schedulers",
     "partitions",
     "gap_s",
@@ -48,7 +48,9 @@ UNEQUAL_STEP_S: Final = 0.05
 BATCH: Final = "batch"
 ARRIVALS: Final = (BATCH, "1.0", "0.8", "0.6")
 """All tasks at once, or the part of the best rate at which they come."""
-WISHES: Final = ("score", "fast", "fast,score", "")
+KNOWN: Final = "fast, known"
+"""`fast`, where the run times are known at the beginning; else they are learnt as tasks end."""
+WISHES: Final = ("score", "fast", "fast,score", KNOWN)
 SPREAD: Final = 0.5
 """A run differs by this part of `--duration` at most."""
 
@@ -57,9 +59,9 @@ def runs(parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
     """Return a run for each pattern of arrivals and each list of preferences, of the same tasks."""
     table = read_throughputs(Path(parameters.trace)) if parameters.trace else None
     return [
-        SimRun(f"{prefer or 'none'} at {arrivals}", play, parameters, (table, arrivals, prefer))
+        SimRun(f"{wish} at {arrivals}", play, parameters, (table, arrivals, wish))
         for arrivals in ARRIVALS
-        for prefer in WISHES
+        for wish in WISHES
     ]
 
 
@@ -74,7 +76,7 @@ def play(
     progress: Progress,
     table: Throughputs | None,
     arrivals: str,
-    prefer: str,
+    wish: str,
 ) -> RunFigures:
     """Play the tasks until all have ended."""
     tasks_seed, table_seed, simulation_seed = dice.spawn(3)
@@ -99,9 +101,12 @@ def play(
         TenantTask(at_s, "", run_s, name=name)
         for at_s, run_s, name in zip(times_s.tolist(), runs_s.tolist(), names, strict=True)
     ]
+    prefer = "fast" if wish == KNOWN else wish
     simulation = UnequalSimulation(
         parameters, tasks, simulation_seed, UNEQUAL_STEP_S, pools, prefer, books=False
     )
+    if wish == KNOWN:
+        simulation.know(parameters.duration_s)
     measure = simulation.run(progress)
     waits_s = [wait_s for _, wait_s in measure.waits_s[""]]
     makespan_s = measure.ends_s[""] - tasks[0].at_s
@@ -124,30 +129,30 @@ def checks(
 ) -> list[ClaimCheck]:
     """Check the bar of the makespan, `fast` against `score`, and the mean time of a task."""
 
-    def of(prefer: str, arrivals: str, figure: str) -> float:
-        return float(summary[f"{prefer} at {arrivals}"][figure]["mean"])
+    def of(wish: str, arrivals: str, figure: str) -> float:
+        return float(summary[f"{wish} at {arrivals}"][figure]["mean"])
 
-    claim_checks = []
-    for arrivals in ARRIVALS:
-        for figure, shown in (("makespan_s", "makespan"), ("mean_time_s", "mean time of a task")):
-            value = ratio(of("fast", arrivals, figure), of("score", arrivals, figure))
-            why = LAST_TASKS if figure == "makespan_s" and arrivals != BATCH else ""
-            claim_checks.append(
-                below(
-                    f"{figure}.{arrivals}",
-                    f"{arrivals}: {shown}, fast / score",
-                    "0.7",
-                    0.8,
-                    value,
-                    why,
-                )
-            )
-    return claim_checks
+    return [
+        below(
+            f"{figure}.{wish}.{arrivals}",
+            f"{arrivals}: {shown}, {wish} / score",
+            "0.7",
+            0.8,
+            ratio(of(wish, arrivals, figure), of("score", arrivals, figure)),
+            LAST_TASKS if figure == "makespan_s" else FEW_WAIT,
+        )
+        for arrivals in ARRIVALS
+        for wish in ("fast", KNOWN)
+        for figure, shown in (("makespan_s", "makespan"), ("mean_time_s", "mean time of a task"))
+    ]
 
 
 LAST_TASKS: Final = (
-    "the makespan is mainly the time in which tasks come, and that of the last long task on a slow "
-    "node"
+    "a task never waits for a fast node that is busy, so one of the last tasks may run on a slow "
+    "node, for up to thirteen times as long, and the makespan is when that task ends"
+)
+FEW_WAIT: Final = (
+    "while every task of a name has a run to learn from, the times on slow nodes are not known yet"
 )
 
 
@@ -161,9 +166,9 @@ def draw(
     for axis, name, title in zip(
         axes, ("makespan_s", "mean_time_s"), ("makespan, s", "mean time of a task, s"), strict=True
     ):
-        for number, prefer in enumerate(WISHES):
-            values = [summary[f"{prefer or 'none'} at {a}"][name]["mean"] for a in ARRIVALS]
-            axis.bar(places + 0.2 * number, values, 0.2, label=prefer or "none")
+        for number, wish in enumerate(WISHES):
+            values = [summary[f"{wish} at {a}"][name]["mean"] for a in ARRIVALS]
+            axis.bar(places + 0.2 * number, values, 0.2, label=wish)
         axis.set_xticks(places + 0.3, ARRIVALS)
         axis.set_title(title)
     axes[0].legend(fontsize="small")
