@@ -11,6 +11,7 @@ from .marks import (
     ElsewherePreference,
     FreshPreference,
     LabelPreference,
+    NearPreference,
     RankPreference,
     ScarcePreference,
     ScorePreference,
@@ -24,6 +25,7 @@ _WORDS: Final[Mapping[str, Callable[[str], Preference]]] = {
     "cheap": lambda _: CheapPreference(),
     "fresh": lambda _: FreshPreference(),
     "score": lambda _: ScorePreference(),
+    "near": NearPreference,
 }
 """The classes of RULE_WORDS (model/preferences.py) that are made with the argument."""
 
@@ -63,5 +65,7 @@ def rules_of(
     name: of the task; it may be '' if no rule goes by it.
     """
     elsewhere = (ElsewherePreference(last),) if last else ()
-    fresh = (FRESH,) if latency and text else ()
-    return (SCARCE, *elsewhere, *fresh, *wishes_of(text, name))
+    wishes = wishes_of(text, name)
+    if latency and wishes:
+        wishes = (FRESH, *(rule for rule in wishes if rule.name != FRESH.name))
+    return (SCARCE, *elsewhere, *wishes)

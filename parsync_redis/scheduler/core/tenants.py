@@ -211,14 +211,10 @@ class Tree:
         self, used_shares: Mapping[str, float], work: Mapping[str, float] = {}
     ) -> None:
         """Take in the used share of each tenant, and how much work its slots do."""
-        before = self._used_shares, self._work
-        self._used_shares = used_shares
-        self._work = work
-        for name, tenant in self._tenants.items():
-            if any(
-                x.get(name) != y.get(name) for x, y in zip(before, (used_shares, work), strict=True)
-            ):
-                self._renew(tenant)
+        if used_shares != self._used_shares or work != self._work:
+            self._used_shares = used_shares
+            self._work = work
+            self._renew_all()
 
     def set_used(self, used: AccountAmounts) -> None:
         """Take in what tasks hold on all open nodes now."""
