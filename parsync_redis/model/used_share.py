@@ -167,7 +167,7 @@ def shares_of_work(shares: Mapping[str, float], work: Mapping[str, float]) -> di
     return {name: min(1.0, share * work.get(name, 1.0)) for name, share in shares.items()}
 
 
-class Running(NamedTuple):
+class HeldSlots(NamedTuple):
     """Slots that tasks of one kind hold on nodes of one class; the tenant is '' for none."""
 
     tenant: str
@@ -177,7 +177,7 @@ class Running(NamedTuple):
 
 
 def work_of(
-    running: Iterable[Running], slots_by_class: Mapping[str, int], learnt: LearntTimes
+    running: Iterable[HeldSlots], slots_by_class: Mapping[str, int], learnt: LearntTimes
 ) -> dict[str, float]:
     """Return how much work a slot of each tenant does, beside a mean slot; about 1.
 

@@ -14,7 +14,7 @@ from parsync_redis.model.used_share import (
     KEPT_HALF_LIVES,
     LEAST_USED,
     MAX_HELD_MS,
-    Running,
+    HeldSlots,
     SharesByTenant,
     UsedShare,
     dominant_share,
@@ -164,7 +164,7 @@ def times_of(**by_class: float) -> LearntTimes:
 
 def test_a_slot_counts_as_its_throughput_beside_the_mean_of_all_slots() -> None:
     times = times_of(k80=200.0, v100=100.0)
-    running = [Running("a", "t", "gpu:k80", 5), Running("b", "t", "gpu:v100", 5)]
+    running = [HeldSlots("a", "t", "gpu:k80", 5), HeldSlots("b", "t", "gpu:v100", 5)]
     work = work_of(running, SLOTS, times)
     assert work["a"] == pytest.approx(2 / 3)
     assert work["b"] == pytest.approx(4 / 3)
@@ -175,9 +175,9 @@ def test_a_slot_counts_as_its_throughput_beside_the_mean_of_all_slots() -> None:
 def test_a_parent_does_the_work_of_its_children_and_tasks_without_a_tenant_have_a_name() -> None:
     times = times_of(k80=300.0, v100=100.0)
     running = [
-        Running("a/x", "t", "gpu:k80", 1),
-        Running("a", "t", "gpu:v100", 1),
-        Running("", "t", "gpu:v100", 7),
+        HeldSlots("a/x", "t", "gpu:k80", 1),
+        HeldSlots("a", "t", "gpu:v100", 1),
+        HeldSlots("", "t", "gpu:v100", 7),
     ]
     work = work_of(running, SLOTS, times)
     assert work["a/x"] == pytest.approx(0.5)
@@ -189,7 +189,7 @@ def test_a_parent_does_the_work_of_its_children_and_tasks_without_a_tenant_have_
 @given(
     st.lists(
         st.builds(
-            Running,
+            HeldSlots,
             st.sampled_from(["", "a", "a/x", "b"]),
             st.sampled_from(["t", "unknown"]),
             st.sampled_from([*SLOTS]),
@@ -200,13 +200,13 @@ def test_a_parent_does_the_work_of_its_children_and_tasks_without_a_tenant_have_
     st.floats(1.0, 1e6),
 )
 def test_work_is_1_where_classes_are_equal_and_all_slots_together_do_what_they_do(
-    running: list[Running], k80: float, v100: float
+    running: list[HeldSlots], k80: float, v100: float
 ) -> None:
     equal = work_of(running, SLOTS, times_of(k80=k80, v100=k80))
     assert all(work == pytest.approx(1.0) for work in equal.values())
     unknown = [of._replace(name="unknown") for of in running]
     assert set(work_of(unknown, SLOTS, times_of(k80=k80, v100=v100)).values()) <= {1.0}
-    everything = [Running("a", "t", of_class, slots) for of_class, slots in SLOTS.items()]
+    everything = [HeldSlots("a", "t", of_class, slots) for of_class, slots in SLOTS.items()]
     whole = work_of(everything, SLOTS, times_of(k80=k80, v100=v100))
     assert whole["a"] == pytest.approx(1.0), "a share by work is a part of the nodes too"
 

@@ -13,7 +13,7 @@ from ...model.policy import Policy
 from ...model.times import class_of, field_of_class
 from ...model.used_share import (
     KEPT_HALF_LIVES,
-    Running,
+    HeldSlots,
     SharesByTenant,
     rows_to_note,
     shares_held,
@@ -88,7 +88,7 @@ class UsedShareDuty:
         ]
         self._read_kinds([holder.task for holder in holders])
         running = [
-            Running(*self._kinds[holder.task], classes[holder.node], holder.slots)
+            HeldSlots(*self._kinds[holder.task], classes[holder.node], holder.slots)
             for holder in holders
             if holder.task in self._kinds
         ]
