@@ -20,6 +20,7 @@ class NodeFacts:
     down_ms: when the node was found down (server time).
     booked: the task that the node is kept for, if this keeps the judged task away; else ''.
     held_back: the node holds back the task's name, because such tasks fail there.
+    score: of the node, see Node.
     """
 
     name: str
@@ -33,6 +34,7 @@ class NodeFacts:
     knows: bool = True
     booked: str = ""
     held_back: bool = False
+    score: float = 1.0
 
     @property
     def open(self) -> bool:

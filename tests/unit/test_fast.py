@@ -13,6 +13,7 @@ from parsync_redis.model.needs import parse_needs
 from parsync_redis.model.node import Node
 from parsync_redis.model.order import ORDERS_OF_MS, PATIENCE_MS
 from parsync_redis.model.replies import Snapshot
+from parsync_redis.model.status import TaskState, TaskStatus
 from parsync_redis.model.times import (
     MIN_CLASS_RUNS,
     LearntTimes,
@@ -20,8 +21,10 @@ from parsync_redis.model.times import (
     class_of,
     field_of_class,
 )
+from parsync_redis.placement.facts import NodeFacts
 from parsync_redis.placement.preferences import rules_of
 from parsync_redis.placement.preferences.fast import TIMES_AS_LONG, FastPreference, times_of
+from parsync_redis.placement.ranked_nodes import rank_for
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.run_times import MAX_NAMES
 from tests.kit.core_rig import Queue, claims_of, judge, make
@@ -164,6 +167,23 @@ def test_a_scheduler_keeps_the_run_times_of_the_names_asked_for_last() -> None:
     assert len(run_times.asked) == MAX_NAMES
     assert "t4" not in run_times.asked
     assert f"t{MAX_NAMES + 4}" in run_times.asked
+
+
+def test_people_who_ask_before_the_start_see_the_node_that_a_scheduler_would_take() -> None:
+    times = learnt({"a": {"k80": 900.0, "v100": 100.0}})
+    offers = {gpu: parse_needs(f"slots={SLOTS} gpu:{gpu}") for gpu in CLASSES}
+    facts = [NodeFacts(gpu, "up", False, offer, SLOTS, {}) for gpu, offer in offers.items()]
+    task = TaskStatus("t", TaskState.WAITING, "a", prefer="fast")
+    ranked = rank_for(task, "", parse_needs("slots=1"), facts, CLASSES, times).nodes
+    assert [(node.node, node.ranked[-1].bucket) for node in ranked] == [
+        ("v100", 0),
+        ("p100", 2),
+        ("k80", 4),
+    ]
+    core = make()
+    cluster(core, dict.fromkeys(CLASSES, 1))
+    core.view.run_times.set(times)
+    assert nodes_of(core, "a") == ["v100"]
 
 
 # -- whose turn it is ------------------------------------------------------------------------------

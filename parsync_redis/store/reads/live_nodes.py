@@ -128,6 +128,7 @@ def facts_of(state: LiveNode, name: str, apps: Mapping[str, KnownTasks]) -> Node
         state.note,
         state.down_ms,
         knows,
+        score=node.score,
     )
 
 
