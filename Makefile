@@ -64,7 +64,7 @@ chaos: $(STAMP) ## run real processes under random faults and check their histor
 
 EXPERIMENTS := strategies statesync conflicts staleness extra-slots omega fairness
 
-reproduce: $(STAMP) ## run the paper's experiments in virtual time and write docs/reproduction.md (TRACE=batch_task.csv.gz)
+reproduce: $(STAMP) ## run the paper's experiments in virtual time and write docs/reproduction.md (TRACE=batch_task.csv.gz THROUGHPUTS=simulation_throughputs.json.gz)
 	@rm -rf build/reproduction
 	@for name in $(EXPERIMENTS); do \
 	  $(BIN)/parsync simulate $$name --scale 0.1 --out build/reproduction/$$name $(ARGS) || exit; \
@@ -72,6 +72,7 @@ reproduce: $(STAMP) ## run the paper's experiments in virtual time and write doc
 	@if [ -n "$(TRACE)" ]; then \
 	  $(BIN)/parsync simulate trace $(TRACE) --scale 0.1 --out build/reproduction/trace $(ARGS) && \
 	  $(BIN)/parsync simulate jobs $(TRACE) --load 0.95 --repeat 3 --out build/reproduction/jobs $(ARGS); fi
+	@$(BIN)/parsync simulate unequal $(if $(THROUGHPUTS),--trace $(THROUGHPUTS)) --out build/reproduction/unequal $(ARGS)
 	@$(BIN)/parsync simulate report build/reproduction docs/reproduction.md
 
 replay: $(STAMP) ## replay a trace of GPU nodes and pods and write docs/replay-gpu.md (TRACE=DIR)

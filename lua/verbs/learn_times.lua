@@ -10,8 +10,8 @@
 -- RETURNS: the number of names that have times, with and without a class
 -- ERRORS: PSARGS
 -- INVARIANT: 10,000 names at most, 9,000 of them with a class. The times decide for how long
---   bookings keep tasks waiting, and nothing else. A text that no script writes is replaced. A
---   repeated request counts its runs twice.
+--   bookings keep tasks waiting, and where tasks go that prefer fast nodes; nothing is exact by
+--   them. A text that no script writes is replaced. A repeated request counts its runs twice.
 -- ATOMICITY: the whole call.
 -- COMPLEXITY: O(count)
 --- @include call/batch

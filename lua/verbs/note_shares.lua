@@ -1,11 +1,14 @@
--- note_shares: note what share of the nodes tenants hold now, and let what they used before fade.
+-- note_shares: note what share of the nodes tenants hold now, and how much work their slots do;
+--   let what they used before fade.
 -- KEYS: shares
 -- READS: shares
--- ARGV: count keep_s (tenant share half_life_ms)*
+-- ARGV: count keep_s (tenant share half_life_ms work)*
 --   keep_s: how long the used shares last unless they are noted again; 0 leaves that as it is
 --   tenant: a name, `-` for tasks without one, `a/-` for those of `a` besides its children's
 --   share: the largest part of any amount of the nodes that the tenant's tasks hold, from 0 to 1
---   half_life_ms: the time after which past use counts half; 0 forgets the tenant
+--   half_life_ms: the time after which past use counts half; 0 keeps no past use
+--   work: how much work a slot of the tenant does beside a mean slot, with six decimals. A tenant
+--     without past use and with the work 1 is forgotten
 -- RETURNS: the number of tenants that have a used share
 -- ERRORS: PSARGS
 -- INVARIANT: a used share is the mean of the shares that the tenant held, in which what was held a
@@ -28,6 +31,9 @@ local function check_arguments()
     if not string.find(row.share, '^[01]%.%d%d?%d?%d?%d?%d?%d?%d?%d?$') then
       refusal = refusal or redis.error_reply('PSARGS share is a part from 0 to 1')
     end
+    if not string.find(row.work, '^%d%d?%d?%d?%.%d%d%d%d%d%d$') then
+      refusal = refusal or redis.error_reply('PSARGS work is a number with six decimals')
+    end
   end
   return refusal
 end
@@ -35,7 +41,7 @@ end
 -- used_until: return the used share at `now` (ms) by the text that was noted before; 0 for any
 -- text that is not a used share.
 local function used_until(text, now, half_life_ms)
-  local pattern = '^used=([01]%.?%d*) share=([01]%.?%d*) at=(%d+)$'
+  local pattern = '^used=([01]%.?%d*) share=([01]%.?%d*) work=%d+%.?%d* at=(%d+)$'
   local used, share, noted_ms = string.match(text or '', pattern)
   if not used or #used > 14 or #share > 14 or #noted_ms > 15 then
     return 0
@@ -61,13 +67,15 @@ local function note_rows(now)
   for i, row in rows() do
     local half_life_ms = tonumber(row.half_life_ms)
     local used = half_life_ms > 0 and used_until(texts[i], now, half_life_ms) or 0
-    local is_kept = half_life_ms > 0 and (used >= LEAST_USED or tonumber(row.share) > 0)
+    local has_use = half_life_ms > 0 and (used >= LEAST_USED or tonumber(row.share) > 0)
+    local is_kept = has_use or row.work ~= '1.000000'
     room = room - (is_kept and not texts[i] and 1 or 0)
     if not is_kept then
       forgotten[#forgotten + 1] = row.tenant
     elseif texts[i] or room >= 0 then
       fields[#fields + 1] = row.tenant
-      fields[#fields + 1] = string.format('used=%.12f share=%s at=%.0f', used, row.share, now)
+      local use = string.format('used=%.12f share=%s', used, row.share)
+      fields[#fields + 1] = string.format('%s work=%s at=%.0f', use, row.work, now)
     end
   end
   return fields, forgotten

@@ -18,7 +18,7 @@ from ..model.needs import Resources, are_needs
 from ..model.order import ORDERS_OF_PRIORITY, PATIENCE_MS, order_of
 from ..model.status import TaskStatus
 from ..model.task import FINAL, TaskState
-from ..model.used_share import shares_held
+from ..model.used_share import shares_held, shares_of_work
 from ..placement.account_reasons import account_shown
 from ..placement.facts import Holder, NodeFacts
 from ..placement.forecast import (
@@ -37,7 +37,7 @@ from ..store.reads.live_nodes import open_amounts
 from ..store.reads.schedulers import look_for_cluster
 from ..store.reads.times import read_times
 from ..store.store import Store
-from .tenancy import read_used_shares
+from .tenancy import read_noted_shares
 from .waiting import ClusterReading
 
 MOST_FORECAST_NODES: Final = 100
@@ -204,7 +204,8 @@ class _Explainer:
             from ..placement.ranked_nodes import rank_for  # numpy is slow to import
 
             held = reading.accounts.held_by_keys(task.kind)
-            candidates = rank_for(task, last, needs, facts, classes[0].nodes, held)
+            with_room = classes[0].nodes
+            candidates = rank_for(task, last, needs, facts, with_room, self._times, held)
             best = candidates.nodes[0].node
             why = why.replace(room_on(classes[0].nodes[0]), room_on(best))
         return Explanation(
@@ -247,7 +248,9 @@ class _Explainer:
         lines = read_account_lines(self._store)
         waiting = {split_kind(kind).tenant for _, kind, _ in read_lines(self._store)}
         shares = shares_held(lines, *open_amounts(self._reading.states.values()))
-        used = read_used_shares(self._store, policy, self.now_ms)
+        noted = read_noted_shares(self._store, policy)
+        shares = shares_of_work(shares, noted.work(policy))
+        used = noted.at(self.now_ms, policy)
         return goes_first_by_use(policy, task.tenant, waiting, lines, shares, used)
 
     def _remedies(

@@ -42,9 +42,15 @@ def read_tenancy(store: Store, kinds: Sequence[ShardLine], nodes: Sequence[NodeV
     reading = read_accounts(store, kinds)
     present = [node for node in nodes if node.state != "down"]
     offered = offered_amounts((node.slots, fold(node.resources.items())) for node in present)
-    used_shares = read_used_shares(store, policy, now_ms)
+    shares = read_noted_shares(store, policy)
     tenants = tenant_views(
-        policy, reading.lines, reading.waiting, reading.oldest_ms, offered, used_shares
+        policy,
+        reading.lines,
+        reading.waiting,
+        reading.oldest_ms,
+        offered,
+        shares.at(now_ms, policy),
+        shares.work(policy),
     )
     held_limits = [name for name, line in reading.lines.items() if is_limit(name)]
     oldest = read_oldest_holders(store, held_limits)
@@ -55,18 +61,17 @@ def read_tenancy(store: Store, kinds: Sequence[ShardLine], nodes: Sequence[NodeV
     return Tenancy(tenants, limits)
 
 
-def read_used_shares(store: Store, policy: Policy, now_ms: int) -> dict[str, float]:
-    """Return the used share of each tenant at `now_ms` (server time), a part of the nodes.
+def read_noted_shares(store: Store, policy: Policy) -> SharesByTenant:
+    """Return what the leader has noted of the shares of tenants.
 
-    Without a half-life in the policy nothing is read. A key that cannot be read counts as empty.
+    If the policy does not ask for it, nothing is read. A key that cannot be read counts as empty.
     """
-    if not policy.longest_half_life_s:
-        return {}
+    if not policy.notes_shares:
+        return SharesByTenant({})
     try:
-        fields = store.read("hgetall", store.keys.shared("shares"))
+        return SharesByTenant.of(store.read("hgetall", store.keys.shared("shares")))
     except (AccessDenied, DamagedState):  # AccessDenied: a login of an earlier version
-        return {}
-    return SharesByTenant.of(fields).at(now_ms, policy)
+        return SharesByTenant({})
 
 
 def read_limits(store: Store) -> list[LimitView]:

@@ -136,12 +136,13 @@ def tenant_views(
     oldest_ms: Mapping[str, int],
     offered: Mapping[str, int],
     used: Mapping[str, float] = {},
+    work: Mapping[str, float] = {},
 ) -> list[TenantView]:
     """Return the tenants that the policy names, tasks hold for or tasks wait for, sorted by name.
 
     lines, waiting: by account; tasks without a tenant wait under `@-`. oldest_ms: since when the
     oldest task of each account can be taken. offered: what the open nodes have, in thousandths.
-    used: the used shares by name.
+    used: the used shares by name. work: how much work a slot of a tenant does; 1 if missing.
     Without a tenant of any name there are none.
     """
     named = {TENANT_MARK + name for name in policy.tenants if not name.endswith("*")}
@@ -163,11 +164,12 @@ def tenant_views(
         line = lines.get(account, AccountLine())
         entry = policy.tenant(name)
         is_counted = name != NO_TENANT and not line.is_damaged
+        share = dominant_share(line.amounts, offered) * work.get(name, 1.0)
         views.append(
             TenantView(
                 name,
                 entry.weight,
-                dominant_share(line.amounts, offered) if is_counted and offered else None,
+                share if is_counted and offered else None,
                 due_shares.of(name),
                 _numbers(line.amounts.items()),
                 line.count if is_counted else None,

@@ -12,6 +12,9 @@ An order is (9 - priority) * ORDERS_OF_PRIORITY plus the time by which the task 
 hundredths of a ms since 2020. That is below 2^53, so a double has each order exactly.
 """
 
+ORDERS_OF_MS: Final = 100
+"""Number of orders of a ms."""
+
 MAX_ORDER: Final = 10 * ORDERS_OF_PRIORITY - 1
 """The highest order."""
 

@@ -22,6 +22,10 @@ DECLARED_MARK: Final = " declared=1"
 """The end of a ceiling in a shard if an app declares the limit."""
 UNBOUNDED: Final = f"slots={MAX_AMOUNT}"
 """The ceiling of an account that is never full."""
+HELD: Final = "held"
+"""Shares count what tasks hold (the default)."""
+WORK: Final = "work"
+"""Shares count the work that slots do: a slot on a slow node counts less."""
 FAIR: Final = "fair"
 STRICT: Final = "strict"
 
@@ -111,12 +115,24 @@ class Policy:
     """The tenants and the limits of a cluster.
 
     children: "fair" or "strict": how the tenants without a parent go.
+    count: "held" or "work": what the shares of all tenants count.
     tenants, limits: the entries by name or pattern, in the order of the document.
     """
 
     children: str = FAIR
     tenants: Mapping[str, TenantEntry] = field(default_factory=_no_entries)
     limits: Mapping[str, LimitEntry] = field(default_factory=_no_entries)
+    count: str = HELD
+
+    @property
+    def by_work(self) -> bool:
+        """Whether shares count the work that slots do."""
+        return self.count == WORK
+
+    @property
+    def notes_shares(self) -> bool:
+        """Whether the leader notes shares: past use counts, or the work that slots do."""
+        return self.by_work or self.longest_half_life_s > 0
 
     def tenant(self, name: str) -> TenantEntry:
         """Return what counts for a tenant: its entry, else that of its pattern, else the defaults.

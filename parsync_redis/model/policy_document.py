@@ -9,8 +9,8 @@ from typing import Any, Final
 from ..errors import InvalidInput
 from .amount import amount_number, exact_text
 from .ids import close_to, shown
-from .policy import FAIR, LimitEntry, Policy, StartRate, TenantEntry
-from .policy_reader import LIMIT_KEYS, PERIODS_MS, TENANT_KEYS, policy_of, usual_burst
+from .policy import FAIR, HELD, LimitEntry, Policy, StartRate, TenantEntry
+from .policy_reader import LIMIT_KEYS, PERIODS_MS, ROOT_KEYS, TENANT_KEYS, policy_of, usual_burst
 
 
 def document_of(policy: Policy) -> dict[str, dict[str, Any]]:
@@ -18,6 +18,8 @@ def document_of(policy: Policy) -> dict[str, dict[str, Any]]:
     tenants: dict[str, Any] = {}
     if policy.children != FAIR:
         tenants["children"] = policy.children
+    if policy.count != HELD:
+        tenants["count"] = policy.count
     for name, entry in policy.tenants.items():
         tenants[name] = _tenant_table(entry)
     limits = {name: _limit_table(entry) for name, entry in policy.limits.items()}
@@ -130,7 +132,9 @@ def with_value(policy: Policy, assignment: str) -> Policy:
             raise InvalidInput(f"{path} is not in the policy, so it cannot be removed")
         document[section][amount["name"].strip('"')] = {**table, amount["key"]: amounts}
         return policy_of(document)
-    name, key = _split_path(rest_of_path, TENANT_KEYS if section == "tenants" else LIMIT_KEYS)
+    name, key = _split_path(
+        rest_of_path, (*TENANT_KEYS, *ROOT_KEYS) if section == "tenants" else LIMIT_KEYS
+    )
     tables = document[section]
     word = word.strip()
     if key and name:

@@ -31,7 +31,18 @@ from .account import (
 from .amount import THOUSANDTHS, exact_text, parse_amount
 from .ids import close_to, is_name, shown
 from .limits import MAX_WORDS
-from .policy import AGE, FAIR, STRICT, LimitEntry, Policy, PolicyAmounts, StartRate, TenantEntry
+from .policy import (
+    AGE,
+    FAIR,
+    HELD,
+    STRICT,
+    WORK,
+    LimitEntry,
+    Policy,
+    PolicyAmounts,
+    StartRate,
+    TenantEntry,
+)
 
 MAX_AT_ONCE: Final = 1_000_000
 """The maximum of `at_once`, of the number of a rate, and of `burst`."""
@@ -43,6 +54,7 @@ MAX_DOCUMENT_BYTES: Final = 256 * 2**10
 TENANT_KEYS: Final = ("weight", "at_least", "at_most", "children", "order", "half_life")
 """The keys of a tenant's entry."""
 LIMIT_KEYS: Final = ("at_once", "rate", "burst")
+ROOT_KEYS: Final = ("children", "count")
 """The keys of a limit's entry."""
 PERIODS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 """The units of rates and durations, in milliseconds."""
@@ -123,7 +135,7 @@ class _Reader:
         tenants = self._table("tenants", document.get("tenants", {}))
         limits = self._table("limits", document.get("limits", {}))
         root = {key: value for key, value in tenants.items() if not isinstance(value, Mapping)}
-        self._check_keys("tenants.", root, ("children",))
+        self._check_keys("tenants.", root, ROOT_KEYS)
         tenant_tables = {key: value for key, value in tenants.items() if key not in root}
         if len(tenant_tables) + len(limits) > MAX_POLICY_ENTRIES:
             count = len(tenant_tables) + len(limits)
@@ -140,6 +152,7 @@ class _Reader:
             self._value("tenants.", root, "children", FAIR, _read_children),
             MappingProxyType(tenant_entries),
             MappingProxyType(limit_entries),
+            self._value("tenants.", root, "count", HELD, _read_count),
         )
 
     def _tenant(self, name: str, table: Mapping[str, Any], rank: int) -> TenantEntry:
@@ -291,6 +304,12 @@ def _read_weight(path: str, value: Any) -> float:
 def _read_children(path: str, value: Any) -> str:
     if value not in (FAIR, STRICT):
         raise _must(path, value, '"fair" or "strict"')
+    return str(value)
+
+
+def _read_count(path: str, value: Any) -> str:
+    if value not in (HELD, WORK):
+        raise _must(path, value, '"held" or "work"')
     return str(value)
 
 

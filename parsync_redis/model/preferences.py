@@ -32,6 +32,7 @@ RULE_WORDS: Final[Mapping[str, str]] = {
     "pack": "resource name",
     "spread": "label name",
     "cheap": "",
+    "fast": "",
     "fresh": "",
     "score": "",
     "stable": "",
@@ -114,6 +115,11 @@ def preferences_text(preferences: Sequence[object]) -> str:
     if sum(word.partition("=")[0] == "warm" for word in words) > 1:
         raise InvalidInput("a task has one preference warm, because it has one key")
     return ",".join(words)
+
+
+def goes_by_name(text: str) -> bool:
+    """Return whether a rule in the text of a kind depends on the name of the task: `fast`."""
+    return "fast" in text.split(",")
 
 
 @lru_cache(maxsize=4096)

@@ -49,6 +49,7 @@ FIELD_PATTERNS: Final[Mapping[str, str]] = {
     "tries": r"\d{1,15}",
     "until": r"\d{1,15}(?:,own)?(?:,over)?",
     "used": r"[01](?:\.\d{1,12})?",
+    "work": r"\d{1,4}(?:\.\d{1,6})?",
     "waiting": r"[1-9]\d{0,14}",
     "where": r"\S+",
     "who": r"\S+",
@@ -164,7 +165,7 @@ STREAK: Final = LineTemplate(
 )
 """A streak of failures of a node, a line of a name's field in `streaks`; see model/streak.py."""
 
-USED_SHARE: Final = LineTemplate("used={used} share={share} at={at}")
+USED_SHARE: Final = LineTemplate("used={used} share={share} work={work} at={at}")
 """The used share of a tenant, in `shares`; see model/used_share.py."""
 
 TASK_NAME: Final = re.compile("[!-~]{1,255}")

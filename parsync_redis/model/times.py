@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from math import log2
 from random import Random
@@ -167,6 +167,9 @@ def _read_line(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
     )
 
 
+MIN_CLASS_RUNS: Final = 3
+"""Runs of a name on a node class, at least, before tasks choose nodes by them."""
+
 CLASS: Final = 128
 """Characters of a node class: longer ones are cut, so that some classes may count as one."""
 
@@ -188,6 +191,27 @@ class LearntTimes(dict[str, RunTimes]):
         """Return the run times of a name on nodes of this offer's class, or else on all nodes."""
         return self.get(field_of(name, offer)) or self.get(name)
 
+    def means_of(self, name: str, classes: Collection[str]) -> dict[str, float]:
+        """Return the mean run time (ms) of a name on each of these node classes, as far as known.
+
+        A class is known after MIN_CLASS_RUNS runs. Without two known classes there is nothing to
+        compare, so nothing is returned. '' is the class of nodes without amounts and labels: its
+        runs are those of the name less those of the other classes.
+        """
+        means = dict[str, float]()
+        all_runs = self.get(name, RunTimes())
+        count = all_runs.count
+        total_ms = all_runs.total_ms
+        for node_class in classes:
+            if node_class and (times := self.get(f"{name} {node_class}")) is not None:
+                count -= times.count
+                total_ms -= times.total_ms
+                if times.count >= MIN_CLASS_RUNS:
+                    means[node_class] = max(times.mean_ms, _LEAST_MS)
+        if "" in classes and count >= MIN_CLASS_RUNS:
+            means[""] = max(total_ms / count, _LEAST_MS)
+        return means if len(means) > 1 else {}
+
     def enough_of(self, name: str, offer: Resources, runs: int) -> RunTimes | None:
         """Return the same as `of`, but None if fewer than `runs` runs are learnt."""
         fields = (field_of(name, offer), name)
@@ -197,4 +221,9 @@ class LearntTimes(dict[str, RunTimes]):
 
 def field_of(name: str, offer: Resources) -> str:
     """Return the field of `times` of a name on the class of a node."""
-    return f"{name} {class_of(offer)}".rstrip()
+    return field_of_class(name, class_of(offer))
+
+
+def field_of_class(name: str, node_class: str) -> str:
+    """Return the field of `times` of a name on a node class; that of all nodes for class ''."""
+    return f"{name} {node_class}".rstrip()

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import cached_property
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from ..model.amount import THOUSANDTHS
 from ..model.devices import attributes_of, indexes_of, kind_of, share_of
 from ..model.needs import SHARED_LABEL, Resources
+from ..model.times import class_of
 from .strategy import Floats, Ints
 
 UNLIMITED_TASKS: Final = 10**9
@@ -34,6 +36,13 @@ class LabelColumn:
         return mask
 
 
+class ClassColumn(NamedTuple):
+    """The classes of all nodes: node i is of the class `values[codes[i]]`."""
+
+    values: Sequence[str]
+    codes: Ints
+
+
 class Columns:
     """The offers of some nodes, by the index of the node.
 
@@ -47,6 +56,7 @@ class Columns:
 
     def __init__(self, offers: Sequence[Resources]) -> None:
         self.size = len(offers)
+        self._offers = offers
         self.slots: Ints = np.array([offer.slots for offer in offers], dtype=np.int64)
         self.amounts: Mapping[str, Ints] = self.spread(
             (index, dict(offer.amounts)) for index, offer in enumerate(offers)
@@ -69,6 +79,13 @@ class Columns:
     def everyone(self) -> Mask:
         """Return a mask of all nodes, a new one for each call."""
         return np.full(self.size, True)
+
+    @cached_property
+    def classes(self) -> ClassColumn:
+        """The class of each node (model/times.py)."""
+        numbers: dict[str, int] = {}
+        codes = [numbers.setdefault(class_of(offer), len(numbers)) for offer in self._offers]
+        return ClassColumn([*numbers], np.array(codes, dtype=np.int64))
 
     def _have(self, kind: str) -> Mask:
         """Return which nodes have devices of a kind."""

@@ -21,6 +21,7 @@ class NodeFacts:
     booked: the task that the node is kept for, if this keeps the judged task away; else ''.
     held_back: the node holds back the task's name, because such tasks fail there.
     leaves: the sentence about a node that leaves, if this keeps the judged task away; else ''.
+    has_notice: somebody said that the node leaves.
     gives: what the node gives now, if that is less than it offers: 'gives 6 of its 10 slots now'.
     score: of the node, see Node.
     """
@@ -37,6 +38,7 @@ class NodeFacts:
     booked: str = ""
     held_back: bool = False
     leaves: str = ""
+    has_notice: bool = False
     gives: str = ""
     score: float = 1.0
 

@@ -13,6 +13,7 @@ from ..model.explanation import MOST_RANKED, RankedNode, RankedNodes
 from ..model.needs import Resources
 from ..model.options import Strategy
 from ..model.status import TaskStatus
+from ..model.times import LearntTimes
 from .columns import Columns
 from .facts import NodeFacts
 from .preferences import rules_of
@@ -22,7 +23,9 @@ from .preferences.ring import NodeRing, RingNodes, WarmSet, hashes_of
 from .reasons import find_fitting
 
 
-def nodes_now(nodes: Sequence[NodeFacts], needs: Resources, held: Mapping[str, int]) -> NodesNow:
+def nodes_now(
+    nodes: Sequence[NodeFacts], needs: Resources, learnt: LearntTimes, held: Mapping[str, int]
+) -> NodesNow:
     """Return what preferences of a task read of all nodes, as schedulers build it in their view.
 
     A fact that a new rule reads comes from here.
@@ -39,6 +42,8 @@ def nodes_now(nodes: Sequence[NodeFacts], needs: Resources, held: Mapping[str, i
         find_scarce([columns]),
         lambda label: parts_in_use(label, [(columns, free)]),
         lambda key: _warm_set(key, nodes, needs, columns, held.get(key, 0)),
+        leaving=frozenset(node.name for node in nodes if node.has_notice),
+        run_ms=lambda name: learnt.means_of(name, columns.classes.values),
     )
     return NodesNow(
         columns,
@@ -70,6 +75,7 @@ def rank_for(
     needs: Resources,
     nodes: Sequence[NodeFacts],
     with_room: Collection[str],
+    learnt: LearntTimes,
     held: Mapping[str, int] = MappingProxyType({}),
 ) -> RankedNodes:
     """Return the nodes with room for a task, as a scheduler would take them now.
@@ -78,10 +84,11 @@ def rank_for(
     needs: of the task.
     nodes: all nodes of the cluster.
     with_room: the names of those with room, at least one.
+    learnt: the run times.
     held: by key of `warm`, how many of its tasks are taken, placed or running.
     """
-    rules = rules_of(task.prefer, task.strategy == Strategy.LATENCY, last)
-    facts = nodes_now(nodes, needs, held)
+    rules = rules_of(task.prefer, task.strategy == Strategy.LATENCY, last, task.name)
+    facts = nodes_now(nodes, needs, learnt, held)
     ranks_of_all = rank_nodes(facts, (rule.buckets(facts, needs) for rule in rules))
     indexes = [facts.index_of(name) for name in with_room]
     ranks = ranks_of_all[indexes]

@@ -64,7 +64,7 @@ def sample_calls(commands: Commands) -> dict[str, Call[Any]]:
         "renew_scheduler": commands.renew_scheduler("s1", stats={"placed": 1}),
         "record_loss": commands.record_loss("s1 submitted=2->1", 60),
         "book": commands.book([Booking("n1", "big slots=2", "a", 1000)], 10),
-        "note_shares": commands.note_shares([("acme", 0.5, 60.0)], 1800),
+        "note_shares": commands.note_shares([("acme", 0.5, 60.0, 1.0)], 1800),
         "learn_times": commands.learn_times({"work": RunTimes(1, 2.0, Counter({16: 1}))}),
         "report_failures": commands.report_failures(0, "n1", 1, 5, True, [("work", 3, 2, 2, 1000)]),
         "write_policy": commands.write_policy(0, "[limits]", "maria", "limits is new", "[]"),

@@ -41,7 +41,7 @@ def test_none_that_fits_is_left_out(
     ]
     queue.update(Took("1", 0, changes=changes))
     assert queue.any_open == bool(needs), "they were never compared with the partitions"
-    for *_, waiting in queue.open_kinds([], []):
+    for waiting in queue.open_kinds([], []):
         queue.block(waiting.group)  # as a placer does that finds no seat
     assert not queue.any_open, "there is nothing free"
     view.partitions[1].set_free(bitmap(first), left, 1)

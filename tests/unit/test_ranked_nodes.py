@@ -23,6 +23,7 @@ from parsync_redis.model.preferences import preferences_text
 from parsync_redis.model.replies import Snapshot
 from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.task import TaskState
+from parsync_redis.model.times import LearntTimes
 from parsync_redis.placement.facts import NodeFacts
 from parsync_redis.placement.now import has_room
 from parsync_redis.placement.ranked_nodes import rank_for
@@ -192,7 +193,7 @@ def ranked_before(
     facts = [node.facts for node in nodes]
     able = [node.name for node in find_fitting(needs, facts) if has_room(needs, node)]
     task = TaskStatus("t", TaskState.WAITING, kind.name, strategy=kind.strategy, prefer=kind.prefer)
-    return rank_for(task, last, needs, facts, able) if able else None
+    return rank_for(task, last, needs, facts, able, LearntTimes()) if able else None
 
 
 def read_back(choice: Choice) -> Choice:

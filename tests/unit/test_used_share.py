@@ -9,15 +9,19 @@ from hypothesis import strategies as st
 from parsync_redis.model.account_line import AccountLine
 from parsync_redis.model.account_views import goes_first_by_use, tenant_views
 from parsync_redis.model.policy_reader import read_policy
+from parsync_redis.model.times import MIN_CLASS_RUNS, LearntTimes, RunTimes
 from parsync_redis.model.used_share import (
     KEPT_HALF_LIVES,
     LEAST_USED,
     MAX_HELD_MS,
+    HeldSlots,
     SharesByTenant,
     UsedShare,
     dominant_share,
     rows_to_note,
     shares_held,
+    shares_of_work,
+    work_of,
 )
 from tests.unit.test_tenants import sees, shares, tell, wait
 
@@ -124,23 +128,108 @@ def rows(shares: dict[str, float], fields: dict[str, str], now_ms: int = 5000) -
 
 
 def test_a_pass_notes_what_tenants_hold_and_once_that_they_hold_nothing() -> None:
-    assert rows({"a": 0.5, "now": 0.5}, {}) == [("a", 0.5, HALF_LIFE_S)]
+    assert rows({"a": 0.5, "now": 0.5}, {}) == [("a", 0.5, HALF_LIFE_S, 1.0)]
     own = '[tenants."a/*"]\nhalf_life = "30m"\n'
     held_by_a = shares_held({"@a": AccountLine.of("n=5 slots=5")}, TOTALS, {"slots": 5000})
     noted = [*rows_to_note(held_by_a, SharesByTenant({}), 5000, read_policy(own))]
-    assert noted == [("a/-", 0.5, HALF_LIFE_S)], "the own tasks of a are not idle"
+    assert noted == [("a/-", 0.5, HALF_LIFE_S, 1.0)], "the own tasks of a are not idle"
     text = UsedShare(0.1, 0.5, 0).text
-    assert rows({}, {"a": text}) == [("a", 0.0, HALF_LIFE_S)]
+    assert rows({}, {"a": text}) == [("a", 0.0, HALF_LIFE_S, 1.0)]
     idle = UsedShare(0.1, 0.0, 0).text
     assert rows({}, {"a": idle}) == [], "an idle tenant costs no write"
-    assert rows({}, {"a": idle}, 40 * HALF_LIFE_MS) == [("a", 0.0, 0.0)]
+    assert rows({}, {"a": idle}, 40 * HALF_LIFE_MS) == [("a", 0.0, 0.0, 1.0)]
 
 
 def test_a_pass_forgets_what_the_policy_does_not_count_and_what_cannot_be_read() -> None:
-    assert rows({}, {"now": UsedShare(0.1, 0.5, 0).text}) == [("now", 0.0, 0.0)]
-    assert rows({"a": 0.5}, {"a": "y"}) == [(b"a", 0.0, 0.0), ("a", 0.5, HALF_LIFE_S)]
+    assert rows({}, {"now": UsedShare(0.1, 0.5, 0).text}) == [("now", 0.0, 0.0, 1.0)]
+    assert rows({"a": 0.5}, {"a": "y"}) == [(b"a", 0.0, 0.0, 1.0), ("a", 0.5, HALF_LIFE_S, 1.0)]
     good = UsedShare(0.1, 0.0, 0).text
-    assert rows({}, {"No Tenant": good, "a": good}) == [(b"No Tenant", 0.0, 0.0)]
+    assert rows({}, {"No Tenant": good, "a": good}) == [(b"No Tenant", 0.0, 0.0, 1.0)]
+
+
+# -- work ------------------------------------------------------------------------------------------
+
+SLOTS = {"gpu:k80": 20, "gpu:v100": 20}
+
+
+def times_of(**by_class: float) -> LearntTimes:
+    """Return run times (ms) of the name `t` on nodes of the label `gpu`."""
+    times = LearntTimes()
+    for gpu, ms in by_class.items():
+        for field in ("t", f"t gpu:{gpu}"):
+            for _ in range(MIN_CLASS_RUNS):
+                times.setdefault(field, RunTimes()).add(ms)
+    return times
+
+
+def test_a_slot_counts_as_its_throughput_beside_the_mean_of_all_slots() -> None:
+    times = times_of(k80=200.0, v100=100.0)
+    running = [HeldSlots("a", "t", "gpu:k80", 5), HeldSlots("b", "t", "gpu:v100", 5)]
+    work = work_of(running, SLOTS, times)
+    assert work["a"] == pytest.approx(2 / 3)
+    assert work["b"] == pytest.approx(4 / 3)
+    few_fast = work_of(running, {"gpu:k80": 30, "gpu:v100": 10}, times)
+    assert few_fast["b"] == pytest.approx(2 / 1.25), "the mean is over the slots"
+
+
+def test_a_parent_does_the_work_of_its_children_and_tasks_without_a_tenant_have_a_name() -> None:
+    times = times_of(k80=300.0, v100=100.0)
+    running = [
+        HeldSlots("a/x", "t", "gpu:k80", 1),
+        HeldSlots("a", "t", "gpu:v100", 1),
+        HeldSlots("", "t", "gpu:v100", 7),
+    ]
+    work = work_of(running, SLOTS, times)
+    assert work["a/x"] == pytest.approx(0.5)
+    assert work["a/-"] == pytest.approx(1.5), "the own tasks of a"
+    assert work["a"] == pytest.approx(1.0)
+    assert work["-"] == pytest.approx(1.5)
+
+
+@given(
+    st.lists(
+        st.builds(
+            HeldSlots,
+            st.sampled_from(["", "a", "a/x", "b"]),
+            st.sampled_from(["t", "unknown"]),
+            st.sampled_from([*SLOTS]),
+            st.integers(0, 9),
+        )
+    ),
+    st.floats(1.0, 1e6),
+    st.floats(1.0, 1e6),
+)
+def test_work_is_1_where_classes_are_equal_and_all_slots_together_do_what_they_do(
+    running: list[HeldSlots], k80: float, v100: float
+) -> None:
+    equal = work_of(running, SLOTS, times_of(k80=k80, v100=k80))
+    assert all(work == pytest.approx(1.0) for work in equal.values())
+    unknown = [of._replace(name="unknown") for of in running]
+    assert set(work_of(unknown, SLOTS, times_of(k80=k80, v100=v100)).values()) <= {1.0}
+    everything = [HeldSlots("a", "t", of_class, slots) for of_class, slots in SLOTS.items()]
+    whole = work_of(everything, SLOTS, times_of(k80=k80, v100=v100))
+    assert whole["a"] == pytest.approx(1.0), "a share by work is a part of the nodes too"
+
+
+def test_work_is_noted_while_a_tenant_holds_something_and_forgotten_then() -> None:
+    none = SharesByTenant({})
+    policy = read_policy('[tenants]\ncount = "work"\n')
+    assert [*rows_to_note({"a": 0.5}, none, 0, policy, {"a": 0.7})] == [("a", 0.5, 0.0, 0.7)]
+    assert [*rows_to_note({"a": 0.5}, none, 0, policy, {"a": 1.0})] == []
+    noted = SharesByTenant({"a": UsedShare(0.0, 0.5, 0, 0.7)})
+    assert [*rows_to_note({}, noted, 0, policy, {})] == [("a", 0.0, 0.0, 1.0)]
+    assert [*rows_to_note({"a": 0.5}, noted, 0, policy, {"a": 1.0})] == [("a", 0.5, 0.0, 1.0)]
+    assert noted.work(policy) == {"a": 0.7}
+    assert noted.work(read_policy("")) == {}, "the policy does not ask for it"
+    assert shares_of_work({"a": 0.5, "b": 0.5}, {"a": 0.7, "b": 3.0}) == {"a": 0.35, "b": 1.0}
+
+
+def test_a_tenant_whose_slots_do_less_work_goes_first() -> None:
+    core = sees(40)
+    core.on_policy(read_policy('[tenants]\ncount = "work"\n'))
+    tell(wait(core, {"a": 1000, "b": 1000}), {"a": "slots=20", "b": "slots=20"})
+    core.queue.set_used_shares({}, {"a": 0.75, "b": 1.25})
+    assert shares(core) == {"a": 30, "b": 10}, "0.75 * (20 + 30) is 1.25 * (20 + 10)"
 
 
 # -- the tree --------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.preferences import key_of, preferences_text, with_key
 from parsync_redis.model.replies import Snapshot
+from parsync_redis.model.times import LearntTimes
 from parsync_redis.placement.columns import Columns
 from parsync_redis.placement.facts import NodeFacts
 from parsync_redis.placement.preferences.preference import MAX_BUCKET, QUARTERS
@@ -222,7 +223,7 @@ def test_people_are_told_the_buckets_by_which_a_scheduler_ranks(
     cluster = core.view.cluster_for(PLAIN, None, "warm=llama")
     of_core = partition.ranks((rule,), PLAIN, cluster)
     facts = [NodeFacts(name, "up", False, Resources.of(SLOTS), SLOTS - taken) for name in names]
-    told = rule.buckets(nodes_now(facts, PLAIN, {"llama": held}), PLAIN)
+    told = rule.buckets(nodes_now(facts, PLAIN, LearntTimes(), {"llama": held}), PLAIN)
     assert told.tolist() == of_core.tolist()
 
 

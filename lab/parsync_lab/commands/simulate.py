@@ -225,6 +225,45 @@ for _name, _help in TRACE_HELP.items():
     app.command(_name, help=_help)(_trace)
 
 
+@app.command("unequal")
+def _unequal(
+    context: typer.Context,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace",
+            help="Gavel's table of throughputs, .json or .json.gz; else speeds are drawn.",
+            show_default=False,
+            metavar="FILE",
+        ),
+    ] = None,
+    schedulers: SimSchedulers = None,
+    partitions: SimPartitions = None,
+    gap_s: SimGap = None,
+    slots: SimSlots = None,
+    duration_s: Duration = None,
+    length: Length = None,
+    seed: Seed = 1,
+    repeat: Repeat = 1,
+    jobs: Jobs = 0,
+    out: Out = None,
+    no_plots: NoPlots = False,
+    as_json: Json = False,
+) -> None:
+    """Run 2,000 tasks of 26 names on three classes of nodes, by score and by `fast`."""
+    choices = {
+        "trace": trace and str(trace),
+        "schedulers": schedulers,
+        "partitions": partitions,
+        "gap_s": gap_s,
+        "slots": slots,
+        "duration_s": duration_s,
+        "length": length,
+        "seed": seed,
+    }
+    simulate(str(context.info_name), choices, repeat, jobs, out, not no_plots, as_json)
+
+
 @app.command("report")
 def _report(
     results: Annotated[

@@ -170,7 +170,7 @@ def as_json(result: Mapping[str, Any]) -> str:
     return json.dumps(result, indent=1, allow_nan=False)
 
 
-WITH_FIGURES: Final = ("fairness", "jobs")
+WITH_FIGURES: Final = ("fairness", "jobs", "unequal")
 """The experiments whose figures people see beside the claims."""
 
 

@@ -48,6 +48,16 @@ NOTES: Final[Mapping[str, str]] = {
     "job, over the same time without a wait. "
     "[decisions/0077](decisions/0077-jobs-of-a-trace-as-tenants.md) says what is drawn, and how "
     "the figures depend on the load.",
+    "unequal": "No experiment of the paper: the bars are ours, and `paper` is our goal. The speeds "
+    "are those of 26 job types on K80, P100 and V100, from the table that Gavel's authors publish; "
+    "the file is not part of the project, and without `--trace` the speeds are drawn. 36 slots are "
+    "of each class, on nodes of 4 slots; a V100 has the best score, a K80 the least. A task runs "
+    "30 to 90 s on the class on which its name runs fastest. `batch`: all 2,000 tasks come at "
+    "once. 1.0, 0.8 and 0.6: they come at random, at this part of the rate that the slots could "
+    "do if each class did the best part of each name. `of_bound`: the makespan, over the least "
+    "that is possible. `fast, known`: the run times are known before the first task comes; else "
+    "they are learnt as tasks end, from a cold start. "
+    "[decisions/0084](decisions/0084-run-times-decide.md) has the rule.",
 }
 
 
@@ -144,8 +154,9 @@ def _command(name: str, result: Mapping[str, Any]) -> str:
         for option in result["given"]
         if option != "trace"
     ]
+    file = " FILE" if name in OF_TRACE else " --trace FILE" if "trace" in result["given"] else ""
     repeat = f" --repeat {result['repeat']}" if result["repeat"] > 1 else ""
-    return f"parsync simulate {name}{' FILE' if name in OF_TRACE else ''}{''.join(options)}{repeat}"
+    return f"parsync simulate {name}{file}{''.join(options)}{repeat}"
 
 
 def _used(runs: Mapping[str, Mapping[str, Any]]) -> str:

@@ -8,7 +8,7 @@ a wait for the next tick. Steps in which nothing happens are left out.
 
 import heapq
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import Final, NamedTuple, cast
@@ -21,7 +21,7 @@ from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.place import Place
-from parsync_redis.model.policy import Policy, TenantEntry
+from parsync_redis.model.policy import Policy
 from parsync_redis.model.task import Submission
 from parsync_redis.model.times import RunTimes
 from parsync_redis.model.used_share import SharesByTenant
@@ -44,12 +44,18 @@ PASS_S: Final = DEFAULT_LEASE_S / RENEWALS_PER_LEASE
 
 
 class TenantTask(NamedTuple):
-    """A task of a tenant: when it is submitted, how long it runs, and its number of slots."""
+    """A task of a tenant: when it is submitted, how long it runs, and its number of slots.
+
+    name: of the task.
+    label: that a node must have, 'gpu:k80'; '' for none.
+    """
 
     at_s: float
     tenant: str
     runs_s: float
     slots: int = 1
+    name: str = TENANT_TASK
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +124,7 @@ class TenantSimulation:
     named: whether tasks name their tenants; otherwise the age decides.
     step_s: the shortest time between two events. If ticks come more often, it is a tick.
     books: whether the leader books nodes for large tasks.
-    half_life_s: after this time past use counts half; 0: only what is held now counts.
+    policy: the weights of the tenants, and how their shares count.
     """
 
     def __init__(
@@ -129,42 +135,41 @@ class TenantSimulation:
         step_s: float,
         named: bool = True,
         books: bool = True,
-        half_life_s: float = 0.0,
+        policy: Policy | None = None,
     ) -> None:
         self.parameters = parameters
         self.measure = TenantMeasure()
         self._named = named
         self._steps_of_tick = max(1, round(parameters.tick_s / step_s))
         self._step_s = parameters.tick_s / self._steps_of_tick
-        self._memory = VirtualStore("simulated")
-        self._store = cast(Store, self._memory)
+        self.memory = VirtualStore("simulated")
+        self.store = cast(Store, self.memory)
         rng_seed, *core_seeds = dice.spawn(1 + parameters.schedulers)
         self._schedulers = VirtualSchedulers(
-            self._memory,
+            self.memory,
             parameters.partitions,
             core_seeds,
             np.random.default_rng(rng_seed),
             self._start,
         )
         self.cores = self._schedulers.cores
-        self._times = self._memory.times.setdefault(TENANT_TASK, RunTimes())
-        tenants = {"*": TenantEntry(half_life_s=half_life_s)} if half_life_s else {}
-        self._policy = Policy(tenants=tenants)
+        self._times = self.memory.times.setdefault(TENANT_TASK, RunTimes())
+        self._policy = policy or Policy()
         for core in self.cores:
             core.on_policy(self._policy)
         self._readers = [
-            BookingReader(self._store, core, parameters.gap_s, DEFAULT_LEASE_S)
+            BookingReader(self.store, core, parameters.gap_s, DEFAULT_LEASE_S)
             for core in self.cores
         ]
-        self._leader = BackfillDuty(self._store, DEFAULT_LEASE_S, self._readers[0].large)
-        self._used_shares = UsedShareDuty(self._store)
+        self._leader = BackfillDuty(self.store, DEFAULT_LEASE_S, self._readers[0].large)
+        self._used_shares = UsedShareDuty(self.store, DEFAULT_LEASE_S)
         self._books = books
         self._led_s = 0.0
         # a heap of (end, number of the placement, tenant, place)
         self._running: list[tuple[float, int, str, Place]] = []
         self._held: dict[str, int] = defaultdict(int)
-        # the submitted tasks, by id
-        self._submitted: dict[str, TenantTask] = {}
+        # by id
+        self.submitted: dict[str, TenantTask] = {}
         # the tasks to come, the last first
         self._arrivals = sorted(tasks, key=lambda task: task.at_s, reverse=True)
         self._waiting = 0
@@ -194,7 +199,7 @@ class TenantSimulation:
     def _step(self, number: int) -> bool:
         """Play a step; return whether a task came, started or ended."""
         now_s = number * self._step_s
-        self._memory.now_ms = round(now_s * 1000)
+        self.memory.now_ms = round(now_s * 1000)
         placements = self.measure.placements
         happened = self._end_until(now_s) + self._submit_until(now_s)
         tick, steps_since_tick = divmod(number, self._steps_of_tick)
@@ -212,44 +217,73 @@ class TenantSimulation:
             self._led_s = now_s
             if self._books:
                 self._leader.work(now_s)
-            if self._policy.longest_half_life_s:
-                self._used_shares.work(self._policy)
+            if self._policy.notes_shares:
+                self._used_shares.work(self._policy, now_s)
                 self._read_shares()
-        reader = self._readers[tick % len(self._readers)]
+        index = tick % len(self._readers)
+        reader = self._readers[index]
         reader.heard = self._leader.booked
         reader.work(now_s)
+        self._read(index, now_s)
 
     def _read_shares(self) -> None:
         """Let all schedulers read the used shares, as PolicyReader does."""
-        fields = self._store.read("hgetall", self._store.keys.shared("shares"))
-        used_shares = SharesByTenant.of(fields).at(self._memory.now_ms, self._policy)
+        fields = self.store.read("hgetall", self.store.keys.shared("shares"))
+        shares = SharesByTenant.of(fields)
+        used_shares = shares.at(self.memory.now_ms, self._policy)
         for core in self.cores:
-            core.queue.set_used_shares(used_shares)
+            core.queue.set_used_shares(used_shares, shares.work(self._policy))
 
     def _register(self) -> None:
-        commands = self._store.commands
+        commands = self.store.commands
         partitions = self.parameters.partitions
-        self._store.run(commands.configure({"partitions": partitions, "shards": 1}))
-        tasks = KnownTasks.of({TENANT_TASK: None})
-        offer = offer_with(Resources.of(SIM_NODE_SLOTS), tasks)
-        for number in range(self.parameters.scaled_slots // SIM_NODE_SLOTS):
+        self.store.run(commands.configure({"partitions": partitions, "shards": 1}))
+        tasks = KnownTasks.of(dict.fromkeys(self._names()))
+        for number, (resources, score) in enumerate(self._nodes()):
             name = f"n{number}"
-            self._store.run(commands.offer(name, offer.text, tasks))
-            self._store.run(commands.register_node(number % partitions, name, 0, 1.0, offer.text))
+            offer = offer_with(resources, tasks)
+            self.store.run(commands.offer(name, offer.text, tasks))
+            self.store.run(commands.register_node(number % partitions, name, 0, score, offer.text))
+
+    # -- what a simulation of other nodes and tasks changes ----------------------------------------
+
+    def _names(self) -> Sequence[str]:
+        """Return the names of all tasks."""
+        return (TENANT_TASK,)
+
+    def _nodes(self) -> Iterable[tuple[Resources, float]]:
+        """Yield what each node offers, and its score."""
+        return [(Resources.of(SIM_NODE_SLOTS), 1.0)] * (
+            self.parameters.scaled_slots // SIM_NODE_SLOTS
+        )
+
+    def _options(self, task: TenantTask) -> TaskOptions:
+        """Return the options of a task."""
+        tenant = task.tenant if self._named else ""
+        return TaskOptions(Resources.of(task.slots), wait_for_capacity=True, tenant=tenant)
+
+    def _runs_s(self, task: TenantTask, place: Place) -> float:
+        """Return how long a task runs at its place."""
+        return task.runs_s
+
+    def _learn(self, place: Place, ran_ms: float) -> None:
+        """Learn how long a task ran."""
+        self._times.add(ran_ms)
+
+    def _read(self, index: int, now_s: float) -> None:
+        """Let a scheduler read, once in a gap, what its process reads besides the bookings."""
 
     def _submit_until(self, now_s: float) -> int:
         """Submit the tasks that have come by now; return how many."""
         submissions: list[Submission] = []
         while self._arrivals and self._arrivals[-1].at_s <= now_s:
             task = self._arrivals.pop()
-            id = f"t{len(self._submitted)}"
-            tenant = task.tenant if self._named else ""
-            options = TaskOptions(Resources.of(task.slots), wait_for_capacity=True, tenant=tenant)
-            submissions.append(Submission(id, TENANT_TASK, b"{}", options))
-            self._submitted[id] = task
+            id = f"t{len(self.submitted)}"
+            submissions.append(Submission(id, task.name, b"{}", self._options(task)))
+            self.submitted[id] = task
         for start in range(0, len(submissions), MAX_BATCH):
             batch = submissions[start : start + MAX_BATCH]
-            words = self._store.run(self._store.commands.submit(batch))
+            words = self.store.run(self.store.commands.submit(batch))
             if set(words) != {"submitted"}:
                 raise BrokenContract(f"a task was not submitted: {', '.join(sorted(set(words)))}")
         self._waiting += len(submissions)
@@ -260,15 +294,15 @@ class TenantSimulation:
         places = [*core.won.unconfirmed]
         if not places:
             return
-        self._store.run(self._store.commands.start(places))
+        self.store.run(self.store.commands.start(places))
         measure = self.measure
         for place in places:
-            self._store.pipe_each([("delete", self._store.keys.inbox(place.partition, place.node))])
-            task = self._submitted[place.task]
+            self.store.pipe_each([("delete", self.store.keys.inbox(place.partition, place.node))])
+            task = self.submitted[place.task]
             measure.waits_s[task.tenant].append((task.at_s, now_s - task.at_s))
             measure.placements += 1
             self._held[task.tenant] += len(place.slots)
-            end_s = now_s + task.runs_s
+            end_s = now_s + self._runs_s(task, place)
             measure.ends_s[task.tenant] = max(end_s, measure.ends_s.get(task.tenant, 0.0))
             heapq.heappush(self._running, (end_s, measure.placements, task.tenant, place))
         self._waiting -= len(places)
@@ -280,12 +314,12 @@ class TenantSimulation:
         while self._running and self._running[0][0] <= now_s:
             _, _, tenant, place = heapq.heappop(self._running)
             self._held[tenant] -= len(place.slots)
-            self._times.add(1000 * now_s - place.since_ms)
+            self._learn(place, 1000 * now_s - place.since_ms)
             if not self._held[tenant]:
                 del self._held[tenant]
             ended[place.partition].append(place)
         for partition, places in ended.items():
-            finish = self._store.commands.finish([(place, "succeeded", "") for place in places])
-            self._store.run(finish)
-            self._store.run(self._store.commands.release(partition, places))
+            finish = self.store.commands.finish([(place, "succeeded", "") for place in places])
+            self.store.run(finish)
+            self.store.run(self.store.commands.release(partition, places))
         return sum(map(len, ended.values()))

@@ -34,6 +34,7 @@ SMALL = {
     "trace": {"scale": 0.01, "length": 0.05, "schedulers": 5},
     "fairness": {"slots": 160, "partitions": 8, "length": 0.44, "schedulers": 2},
     "jobs": {"slots": 80, "scale": 0.5, "schedulers": 2, "partitions": 4},
+    "unequal": {"length": 0.005, "schedulers": 2, "partitions": 2, "slots": 36},
 }
 PLACED = {
     "utilisation",

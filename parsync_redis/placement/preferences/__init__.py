@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Final
 
 from ...model.preferences import preferences_of
+from .fast import FastPreference
 from .marks import (
     CheapPreference,
     ElsewherePreference,
@@ -30,7 +31,7 @@ _WORDS: Final[Mapping[str, Callable[[str], Preference]]] = {
     "warm": WarmPreference,
     "near": NearPreference,
 }
-"""The classes of RULE_WORDS (model/preferences.py), made with the argument."""
+"""The classes of RULE_WORDS (model/preferences.py) that are made with the argument."""
 
 
 SCARCE: Final = ScarcePreference()
@@ -38,28 +39,37 @@ FRESH: Final = FreshPreference()
 
 
 @lru_cache(maxsize=4096)
-def wishes_of(text: str) -> Sequence[Preference]:
-    """Return the soft rules of a kind in their order. text: behind `prefer=`, '' for none."""
+def wishes_of(text: str, name: str = "") -> Sequence[Preference]:
+    """Return the soft rules of a kind in their order.
+
+    text: behind `prefer=`, '' for none.
+    name: of the task; it may be '' if no rule goes by it (model/preferences.goes_by_name).
+    """
     rules = list[Preference]()
     for rule in preferences_of(text):
         if rule.rule == "label":
             rules.append(LabelPreference(rule.argument, rule.condition))
         elif rule.rule == "ranks":
             rules.append(RankPreference(rule.argument, rule.condition))
+        elif rule.rule == "fast":
+            rules.append(FastPreference(name))
         else:
             rules.append(_WORDS[rule.rule](rule.argument))
     return tuple(rules)
 
 
-def rules_of(text: str, latency: bool = False, last: str = "") -> Sequence[Preference]:
+def rules_of(
+    text: str, latency: bool = False, last: str = "", name: str = ""
+) -> Sequence[Preference]:
     """Return all soft rules by which nodes are ranked for a task, in their order.
 
     text: the task's own rules, behind `prefer=` in its kind.
     latency: fresh copies go before the task's own rules.
     last: the node that the task avoids, '' for none.
+    name: of the task; it may be '' if no rule goes by it.
     """
     elsewhere = (ElsewherePreference(last),) if last else ()
-    wishes = wishes_of(text)
+    wishes = wishes_of(text, name)
     if latency and wishes:
         wishes = (FRESH, *(rule for rule in wishes if rule.name != FRESH.name))
     return (SCARCE, *elsewhere, *wishes)

@@ -36,6 +36,7 @@ class ClusterNow:
     warm_set: returns the warm set of a key (ring.py) for tasks of the needs in question; None if it
         is not known.
     leaving: the nodes that have a notice.
+    run_ms: returns for a task's name its mean run time (ms) by node class (LearntTimes.means_of).
     """
 
     score_bounds: Floats = field(default_factory=lambda: np.zeros(0))
@@ -43,6 +44,7 @@ class ClusterNow:
     used_by: Callable[[str], Mapping[str, float]] = lambda _: {}
     warm_set: Callable[[str], WarmSet | None] = lambda _: None
     leaving: frozenset[str] = frozenset()
+    run_ms: Callable[[str], Mapping[str, float]] = lambda _: {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,8 @@ class Lasts(Enum):
 class Preference(ABC):
     """A soft rule of a task.
 
-    name: for people, different for different rules.
+    name: for people, different for different rules of a task.
+    key: different for all different rules.
     lasts: how long its buckets are right.
     reads_needs: its buckets depend on the needs of the task.
     gives_way: as the last rule of a task, it gives way where schedulers lose claims to each other.
@@ -150,6 +153,10 @@ class Preference(ABC):
     lasts: Lasts = Lasts.OFFERS
     reads_needs: bool = False
     gives_way: bool = False
+
+    @property
+    def key(self) -> str:  # noqa: D102
+        return self.name
 
     def state(self, cluster: ClusterNow) -> Hashable:
         """Return what else the buckets depend on, of the facts of all nodes together."""

@@ -70,6 +70,12 @@ class Candidates:
             return sum(len(seats.leads) for seats in all_seats)
         return sum(count_below(seats, self._kept_back_from) for seats in all_seats)
 
+    def count_best(self) -> int:
+        """Return the number of seats of the best rank."""
+        ranks = [_ranks(seats) for seats in chain.from_iterable(self._groups) if len(seats.leads)]
+        best = min((int(of_partition.min()) for of_partition in ranks), default=0)
+        return sum(int(np.count_nonzero(of_partition == best)) for of_partition in ranks)
+
     def best(self, count: int) -> Sequence[Sequence[Seats]]:
         """Return lists with the best `count` seats; all seats of a list go before the next list.
 

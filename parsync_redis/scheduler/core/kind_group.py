@@ -19,8 +19,8 @@ Orders of different shards are no more exact than the clocks of their servers. S
 more tasks from fewer shards.
 """
 
-GroupKey = tuple[str, str, Knowers, frozenset[str]]
-"""The texts of needs and preferences, the knowers, and the barred nodes of a group."""
+GroupKey = tuple[str, str, Knowers, frozenset[str], str]
+"""The texts of needs and preferences, the knowers, the barred nodes and the name of a group."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,6 +30,7 @@ class KindGroup:
     prefer: the soft rules of the kinds, as text.
     knowers: who knows the names.
     barred: nodes where its tasks may not go now.
+    name: of its tasks if a soft rule goes by it, else ''.
     waiting: the kinds, by shard and text.
     blocked: no seat in the view fits.
     """
@@ -38,6 +39,7 @@ class KindGroup:
     knowers: Knowers
     prefer: str = ""
     barred: frozenset[str] = frozenset()
+    name: str = ""
     waiting: dict[tuple[int, str], "WaitingKind"] = field(default_factory=dict)
     blocked: bool = False
 
@@ -48,8 +50,13 @@ class KindGroup:
 
     @property
     def key(self) -> GroupKey:
-        """The needs, preferences, knowers and barred nodes that all kinds of the group share."""
-        return self.needs.text, self.prefer, self.knowers, self.barred
+        """What all kinds of the group share."""
+        return self.needs.text, self.prefer, self.knowers, self.barred, self.name
+
+    @property
+    def lets_pass(self) -> bool:
+        """True if its tasks let others pass at a slow seat: `fast` is their first preference."""
+        return bool(self.name) and self.prefer.partition(",")[0] == "fast"
 
     @property
     def may_wait(self) -> bool:

@@ -135,6 +135,7 @@ class PartitionCopy:
     version: of the snapshot; -1 if all must be read again.
     judged: the version after the last claims; -1 after a read.
     quality: of each node, in standard deviations.
+    kept_ranks: the ranks of the nodes by the soft rules.
     """
 
     def __init__(self, number: int) -> None:
@@ -164,7 +165,7 @@ class PartitionCopy:
         self._changed: list[int] = []
         self._layout = BitLayout([])
         self._most: dict[tuple[str, Knowers], tuple[dict[str, int], int]] = {}
-        self._ranks = Ranks()
+        self.kept_ranks = Ranks()
 
     def set_nodes(self, nodes: Iterable[Node], epoch: int) -> None:
         """Store the partition's nodes; the bits must be read again."""
@@ -197,7 +198,7 @@ class PartitionCopy:
         self.quality = quality
         self._paces = pace(quality, sharpness)
         self._forget_seats()
-        self._ranks.on_offers()
+        self.kept_ranks.on_offers()
 
     @property
     def since(self) -> int:
@@ -243,7 +244,7 @@ class PartitionCopy:
         self._changed.clear()
         self._seats.clear()
         self._most.clear()
-        self._ranks.on_free()
+        self.kept_ranks.on_free()
         self._free_of = None
         self._used = None
 
@@ -331,7 +332,7 @@ class PartitionCopy:
                 reservation.needs, reservation.owners, reservation.device_amounts
             )
         self._changed += reservation.owners
-        self._ranks.on_free()
+        self.kept_ranks.on_free()
         self._free_of = None
         self._used = None
 
@@ -360,7 +361,7 @@ class PartitionCopy:
         place_in_turn: how many partitions were read after this one.
         """
         offers = self.offers
-        return self._ranks.of(
+        return self.kept_ranks.of(
             rules,
             needs,
             cluster,

@@ -207,7 +207,8 @@ class Placer:
         Give back tasks that found none for a whole gap, or lost MAX_LOSSES claims. Their takes are
         undone, because no claim of theirs has won. While nodes are read, all tasks are kept: the
         seats of those partitions are not known yet. Large tasks go back at once, because the leader
-        books nodes only for tasks that wait.
+        books nodes only for tasks that wait; and tasks that let others pass, because their turns
+        decide at which seat.
         """
         plan = self.plan
         undone = self.unplaced.take_unlucky()
@@ -218,7 +219,8 @@ class Placer:
         kept_until_before = self._kept_until
         self._kept_until = {}
         for group, seatless in self._claim_others(tasks):
-            keeps = self._freshness.asks and not self.least.makes_large(group.needs)
+            goes_back = group.lets_pass or self.least.makes_large(group.needs)
+            keeps = self._freshness.asks and not goes_back
             for task in seatless:
                 until = kept_until_before.get(task.id, self.ticks + self.ticks_of_gap)
                 if plan.read_nodes or (keeps and self.ticks <= until):
@@ -251,7 +253,7 @@ class Placer:
                 yield self._in_vain[kind], tasks_of_kind
                 continue
             group = self._queue.group_of(kind)
-            if gives_way(self._queue, kind, larger):
+            if gives_way(self._queue, kind, larger) or self._view.run_times.lost(group):
                 yield group, tasks_of_kind
                 continue
             strategy = self._selector.resolve(kind.strategy)
@@ -283,7 +285,7 @@ class Placer:
     def reserve(self, room: int) -> None:
         """Reserve seats for up to `room` waiting tasks, the oldest first; plan to take as many."""
         reserved: dict[int, dict[Kind, list[Reservation]]] = {}
-        seat_order = turns_of(self._queue, self.changed)
+        seat_order = turns_of(self._queue, self._view.run_times, self.changed)
         while room and (pick := seat_order.pick()) is not None:
             waiting, unseated = pick
             group = waiting.group
@@ -292,7 +294,7 @@ class Placer:
             if seats is None:
                 seat_order.leave_out(group)
                 continue
-            count = min(limit, seats.count())
+            count = min(limit, seats.count_best() if group.lets_pass else seats.count())
             if not count:
                 self._queue.block(group)
                 seat_order.leave_out(group)

@@ -13,11 +13,12 @@ from ...model.account import TENANT_MARK
 from ...model.kind import Kind, KindLine
 from ...model.needs import parse_needs
 from ...model.policy import Policy
+from ...model.preferences import goes_by_name
 from ...model.replies import Took
 from .accounts import AccountsCopy, Room, asks_of
 from .blocked import BlockedGroups
 from .full_accounts import FullAccounts
-from .kind_group import EQUALLY_URGENT, GroupKey, KindGroup, WaitingKind
+from .kind_group import GroupKey, KindGroup, WaitingKind
 from .reservations import BarredNodes
 from .tenants import Tree
 from .view import View
@@ -27,9 +28,6 @@ GROUPS_AT_ONCE: Final = 64
 
 ACCOUNT_MARK: Final = "="
 """The first character of an account among the changes of a shard; kinds begin otherwise."""
-
-SeatTurn = tuple[float, int, WaitingKind]
-"""A kind's turn for seats: order, a number that breaks ties, the kind."""
 
 
 class QueueCopy:
@@ -42,7 +40,8 @@ class QueueCopy:
     blocked: the groups without a seat.
     accounts: what the accounts of tasks hold.
     full: the kinds for which an account has no room; they are in no group.
-    used_shares: by tenant, the mean of the shares that it held lately (model/used_share.py).
+    used_shares, work: by tenant, the mean of the shares that it held lately, and how much work its
+        slots do (model/used_share.py).
     tree: the tenants; None while no kind with a tenant waits, so that the age decides.
     """
 
@@ -65,6 +64,7 @@ class QueueCopy:
         self._tenant_kinds = 0
         self._policy = Policy()
         self.used_shares: Mapping[str, float] = {}
+        self.work: Mapping[str, float] = {}
 
     @property
     def groups(self) -> Collection[KindGroup]:
@@ -127,11 +127,17 @@ class QueueCopy:
         if self.tree is not None:
             self.tree.set_policy(policy)
 
-    def set_used_shares(self, used_shares: Mapping[str, float]) -> None:
-        """Take in the used share of each tenant, a part of the nodes; a missing one is 0."""
+    def set_used_shares(
+        self, used_shares: Mapping[str, float], work: Mapping[str, float] = {}
+    ) -> None:
+        """Take in the used share of each tenant, and the work of its slots beside a mean slot.
+
+        A missing share is 0, a missing work is 1.
+        """
         self.used_shares = used_shares
+        self.work = work
         if self.tree is not None:
-            self.tree.set_used_shares(used_shares)
+            self.tree.set_used_shares(used_shares, work)
 
     def _set(self, shard: int, text: str, line: str) -> None:
         """Take in the line of a kind; '' means that nothing of the kind waits."""
@@ -187,7 +193,7 @@ class QueueCopy:
 
     def _plant(self) -> None:
         """Make the tree, with all kinds that are in groups."""
-        self.tree = Tree(self.accounts, self._policy, self.used_shares)
+        self.tree = Tree(self.accounts, self._policy, self.used_shares, self.work)
         for group in self._groups.values():
             for waiting in group.waiting.values():
                 self.tree.set(waiting, waiting.first)
@@ -227,8 +233,9 @@ class QueueCopy:
         knowers = self._view.knowers(kind.name)
         barred = self.barred.of(kind)
         needs = self._view.settled(kind.needs)
-        return self._groups.get((needs, kind.prefer, knowers, barred)) or KindGroup(
-            parse_needs(needs), knowers, kind.prefer, barred
+        name = kind.name if kind.prefer and goes_by_name(kind.prefer) else ""
+        return self._groups.get((needs, kind.prefer, knowers, barred, name)) or KindGroup(
+            parse_needs(needs), knowers, kind.prefer, barred, name
         )
 
     def _group(self, kind: Kind) -> KindGroup:
@@ -290,7 +297,9 @@ class QueueCopy:
         self._fresh.clear()
         waiting_kinds = [*chain.from_iterable(kinds.values() for kinds in self.kinds)]
         is_tree = any(waiting.kind.tenant for waiting in waiting_kinds)
-        self.tree = Tree(self.accounts, self._policy, self.used_shares) if is_tree else None
+        self.tree = None
+        if is_tree:
+            self.tree = Tree(self.accounts, self._policy, self.used_shares, self.work)
         for waiting in waiting_kinds:
             if not waiting.full:
                 self._join(waiting)
@@ -302,40 +311,23 @@ class QueueCopy:
         """True if some group may find a seat, or an account is to be marked as full."""
         return bool(self._open or self._fresh) or self.full.any_due
 
-    def open_kinds(self, changed: Collection[int], tried: Collection[KindGroup]) -> list[SeatTurn]:
-        """Return a heap of the kinds that may find a seat, in the order in which they get seats.
+    def open_kinds(
+        self, changed: Collection[int], tried: Collection[KindGroup]
+    ) -> list[WaitingKind]:
+        """Return the kinds that may find a seat.
 
         changed: partitions that have changed; the oldest GROUPS_AT_ONCE of the blocked groups that
             may fit there are opened.
         tried: groups that are left out.
         """
         self._reopen(changed, tried)
-        waiting_kinds = (
+        return [
             waiting
             for group in self._open
             if group not in tried
             for waiting in group.waiting.values()
-        )
-        heap = [
-            self.seat_turn(waiting, 0, number)
-            for number, waiting in enumerate(waiting_kinds)
             if waiting.shard not in self.away
         ]
-        heapq.heapify(heap)
-        return heap
-
-    def seat_turn(self, waiting: WaitingKind, done: int, number: int) -> SeatTurn:
-        """Return the turn of a kind of which `done` tasks have seats. number: breaks ties."""
-        return float(waiting.order(done)), number, waiting
-
-    def ahead(self, waiting: WaitingKind, done: int, following: SeatTurn) -> int:
-        """Estimate how many tasks of a kind go before another kind; at least 1.
-
-        The count begins with task number `done`.
-        """
-        order, _, following_kind = following
-        is_of_shard = following_kind.shard == waiting.shard
-        return waiting.before(order if is_of_shard else order + EQUALLY_URGENT, done)
 
     def begin_plan(self) -> None:
         """Let the tree know what all nodes have, and what is used."""

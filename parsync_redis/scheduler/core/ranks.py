@@ -37,7 +37,7 @@ class Ranks:
         cluster: the facts of all nodes together.
         read: returns the facts that the rules need.
         """
-        key = (needs.text, *((rule.name, rule.state(cluster)) for rule in rules))
+        key = (needs.text, *((rule.key, rule.state(cluster)) for rule in rules))
         ranks = self._now.get(key)
         if ranks is None:
             nodes = read()
@@ -50,7 +50,7 @@ class Ranks:
         """Return the buckets of a rule."""
         if rule.lasts is not Lasts.OFFERS:
             return rule.buckets(nodes, needs)
-        key = needs.text if rule.reads_needs else "", rule.name
+        key = needs.text if rule.reads_needs else "", rule.key
         buckets = self._of_offers.get(key)
         if buckets is None:
             buckets = rule.buckets(nodes, needs)

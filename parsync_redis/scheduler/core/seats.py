@@ -100,7 +100,7 @@ class SeatFinder:
             for p in self._view.partitions
             if (p.ahead_count if ahead else p.free_count) and not is_stale(p, strategy)
         ]
-        rules = rules_of(group.prefer, strategy is Strategy.LATENCY, last)
+        rules = rules_of(group.prefer, strategy is Strategy.LATENCY, last, group.name)
         order = freshest_first if group.prefer else self._orders[strategy]
         places = places_in_turn(self._view.partitions) if group.prefer else {}
         cluster = self._view.cluster_for(group.needs, group.knowers, group.prefer)

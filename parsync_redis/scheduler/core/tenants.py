@@ -5,7 +5,8 @@ with the least share for its weight, then the one whose task is first in the ord
 says `strict`, the place in the policy's document decides. A tenant's share is the largest part of
 any amount of the open nodes that its tasks hold (the dominant share of DRF). If the policy gives
 the tenant a half-life, its used share is added: the mean of the shares that it held lately
-(model/used_share.py). The priority of a task counts within its tenant only.
+(model/used_share.py). If the policy counts work, a share is multiplied by how much work a slot of
+the tenant does. The priority of a task counts within its tenant only.
 
 The tasks that a tenant has besides those of its children count to a child `-` of the tenant. So a
 task without a tenant counts to the child `-` of the root.
@@ -106,14 +107,20 @@ class Tree:
 
     A tree knows what all open nodes have, and what their tasks hold that counts to no tenant.
     used_shares: by tenant, a part of the nodes.
+    work: by tenant, how much work its slots do beside a mean slot; 1 if missing.
     """
 
     def __init__(
-        self, accounts: AccountsCopy, policy: Policy, used_shares: Mapping[str, float] = {}
+        self,
+        accounts: AccountsCopy,
+        policy: Policy,
+        used_shares: Mapping[str, float] = {},
+        work: Mapping[str, float] = {},
     ) -> None:
         self._accounts = accounts
         self.policy = policy
         self._used_shares = used_shares
+        self._work = work
         self._root = Tenant(ROOT, None, policy)
         self._tenants: dict[str, Tenant] = {ROOT: self._root}
         self._open: Ranking[Branch] = Ranking()
@@ -200,13 +207,14 @@ class Tree:
             self._totals = totals
             self._renew_all()
 
-    def set_used_shares(self, used_shares: Mapping[str, float]) -> None:
-        """Take in the used share of each tenant; tenants without one have 0."""
-        before = self._used_shares
-        self._used_shares = used_shares
-        for name, tenant in self._tenants.items():
-            if before.get(name) != used_shares.get(name):
-                self._renew(tenant)
+    def set_used_shares(
+        self, used_shares: Mapping[str, float], work: Mapping[str, float] = {}
+    ) -> None:
+        """Take in the used share of each tenant, and how much work its slots do."""
+        if used_shares != self._used_shares or work != self._work:
+            self._used_shares = used_shares
+            self._work = work
+            self._renew_all()
 
     def set_used(self, used: AccountAmounts) -> None:
         """Take in what tasks hold on all open nodes now."""
@@ -246,8 +254,9 @@ class Tree:
     def _turn_of(self, tenant: Tenant) -> Turn:
         """Return the turn of a tenant."""
         amounts = self._held(tenant)
+        share = self.share(amounts) * self._work.get(tenant.name, 1.0)
         used_share = self._used_shares.get(tenant.name, 0.0)
-        return turn_of(tenant.entry, tenant.strict, amounts, self.share(amounts), used_share)
+        return turn_of(tenant.entry, tenant.strict, amounts, share, used_share)
 
     def share(self, amounts: AccountAmounts) -> float:
         """Return the largest part of any amount of the open nodes: the dominant share."""

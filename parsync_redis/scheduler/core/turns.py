@@ -5,9 +5,10 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Protocol
 
 from ...model.kind import Kind
-from .kind_group import KindGroup, WaitingKind
+from .kind_group import EQUALLY_URGENT, KindGroup, WaitingKind
 from .partition import PartitionCopy
 from .queue import QueueCopy
+from .run_times import RunTimesCopy
 from .tenants import Tree
 
 PORTIONS: Final = 16
@@ -19,6 +20,10 @@ gets a seat in any case. So kinds that share seats get them nearly in the order 
 
 KINDS_COUNTED: Final = 64
 """Number of kinds up to which the tasks of a group are counted."""
+
+
+SeatTurn = tuple[float, int, WaitingKind]
+"""A kind's turn for seats: order, a number that breaks ties, the kind."""
 
 
 class Turns(Protocol):
@@ -45,9 +50,11 @@ class Turns(Protocol):
         """End the plan; return the shards of kinds that could be picked next."""
 
 
-def turns_of(queue: QueueCopy, changed: Collection[int]) -> Turns:
+def turns_of(queue: QueueCopy, run_times: RunTimesCopy, changed: Collection[int]) -> Turns:
     """Return the turns of a plan. changed: the partitions that have changed."""
-    return AgeTurns(queue, changed) if queue.tree is None else TenantTurns(queue, changed)
+    if queue.tree is None:
+        return AgeTurns(queue, run_times, changed)
+    return TenantTurns(queue, changed)
 
 
 def tasks_left(queue: QueueCopy, waiting: WaitingKind, seated: int) -> int:
@@ -92,33 +99,70 @@ def gives_way(queue: QueueCopy, kind: Kind, larger: Iterable[WaitingKind]) -> bo
 
 
 class AgeTurns:
-    """The turns without tenants: the oldest task first."""
+    """The turns without tenants: the oldest task first.
 
-    def __init__(self, queue: QueueCopy, changed: Collection[int]) -> None:
+    A task that prefers fast nodes gets its turn later by what it would lose on the best free seat.
+    """
+
+    def __init__(self, queue: QueueCopy, run_times: RunTimesCopy, changed: Collection[int]) -> None:
         self._queue = queue
+        self._run_times = run_times
         self._changed = changed
         self._tried: set[KindGroup] = set()
         self._left_out: set[KindGroup] = set()
-        self._heap = queue.open_kinds(changed, self._tried)
+        self._heap: list[SeatTurn] = []
         self._number = 0
         self.seated: dict[WaitingKind, int] = {}
+
+    def _open(self) -> None:
+        """Make a heap of the kinds that may find a seat."""
+        open_kinds = self._queue.open_kinds(self._changed, self._tried)
+        self._heap = [self._turn(waiting, 0, number) for number, waiting in enumerate(open_kinds)]
+        heapq.heapify(self._heap)
+
+    def _turn(self, waiting: WaitingKind, done: int, number: int) -> SeatTurn:
+        """Return the turn of a kind of which `done` tasks have seats. number: breaks ties."""
+        return waiting.order(done) + self._run_times.lost(waiting.group), number, waiting
+
+    def _ahead(self, waiting: WaitingKind, done: int) -> int:
+        """Estimate how many tasks of a kind go before the next kind; at least 1.
+
+        The count begins with task number `done`.
+        """
+        order, _, following = self._heap[0]
+        order -= self._run_times.lost(waiting.group)
+        is_of_shard = following.shard == waiting.shard
+        return waiting.before(order if is_of_shard else order + EQUALLY_URGENT, done)
 
     def pick(self) -> tuple[WaitingKind, int] | None:
         """Return the kind that is next, and how many of its tasks may get seats."""
         queue = self._queue
         while True:
             if not self._heap:
-                self._heap = queue.open_kinds(self._changed, self._tried)
+                self._open()
                 if not self._heap:
                     return None
             *_, self._number, waiting = heapq.heappop(self._heap)
             group = waiting.group
+            if group.lets_pass and self._is_passed(waiting):
+                continue
             if not group.blocked and group not in self._left_out:
                 unseated = tasks_left(queue, waiting, self.seated.get(waiting, 0))
                 if unseated > 0:
                     return waiting, unseated
             if not waiting.full:  # a kind that has left its group says nothing about the others
                 self._tried.add(group)
+
+    def _is_passed(self, waiting: WaitingKind) -> bool:
+        """Return whether another kind's turn is first now; the kind then keeps its later turn.
+
+        The better seats of a kind that prefers fast nodes may have gone since its turn was noted.
+        """
+        turn = self._turn(waiting, self.seated.get(waiting, 0), self._number)
+        is_passed = bool(self._heap) and self._heap[0] < turn
+        if is_passed:
+            heapq.heappush(self._heap, turn)
+        return is_passed
 
     def limit(self, waiting: WaitingKind, unseated: int) -> int:
         """Return how many seats are of use for a pick."""
@@ -133,13 +177,13 @@ class AgeTurns:
         """Return how many tasks of the picked kind get seats before the next kind's turn."""
         seated = self.seated.get(waiting, 0)
         if self._heap:
-            older = self._queue.ahead(waiting, seated, self._heap[0])
+            older = self._ahead(waiting, seated)
             count = min(count, max(older, -(-count // PORTIONS)))
         self.seated[waiting] = seated + count
         if waiting.asks:
             self._queue.accounts.reserve(waiting.shard, waiting.asks, count)
         if unseated > count:
-            turn = self._queue.seat_turn(waiting, seated + count, self._number)
+            turn = self._turn(waiting, seated + count, self._number)
             heapq.heappush(self._heap, turn)
         return {waiting: count}
 

@@ -27,6 +27,7 @@ from ...placement.reasons import (
 from ...placement.strategy import SHARPNESS
 from .offers import Knowers
 from .partition import PartitionCopy
+from .run_times import RunTimesCopy
 from .warm_sets import WarmSets
 
 
@@ -38,6 +39,7 @@ class View:
     known: by digest, the task names it stands for.
     cluster: what preferences read of all nodes together, but for warm sets.
     notices: by node, when it leaves.
+    run_times: of the names whose tasks prefer fast nodes.
     """
 
     def __init__(self, partitions: int, sharpness: float = SHARPNESS) -> None:
@@ -47,7 +49,8 @@ class View:
         self._knowers: dict[str, Knowers] = {}
         self._offers: dict[tuple[str, str], tuple[str, Resources]] = {}
         self._digests: frozenset[str] = frozenset()
-        self.cluster = ClusterNow()
+        self.run_times = RunTimesCopy(self.partitions)
+        self.cluster = ClusterNow(run_ms=self.run_times.of)
         self.warm_sets = WarmSets()
         self._alive: set[str] = set()
         self.notices: dict[str, Notice] = {}
@@ -130,7 +133,9 @@ class View:
             find_scarce(p.offers.columns for p in self.partitions),
             self.used_by,
             leaving=frozenset(self.notices),
+            run_ms=self.run_times.of,
         )
+        self.run_times.on_nodes()
         mean = 0.0
         spread = 1.0
         if len(scores):
@@ -267,4 +272,5 @@ def _facts(partition: PartitionCopy, index: int) -> NodeFacts:
         partition.amounts_left.of_node(index),
         score=node.score,
         leaves=LEAVES_NOW if node.notice and node.notice.over else "",
+        has_notice=node.notice is not None,
     )

@@ -66,7 +66,7 @@ class Janitor:
         self.backfill = BackfillDuty(store, lease_s, large)
         self.policy = PolicyDuty(store, lease_s)
         self.allotments = AllotmentDuty(store)
-        self.used_shares = UsedShareDuty(store)
+        self.used_shares = UsedShareDuty(store, lease_s)
 
     def reset(self, partitions: Collection[int] | None = None) -> None:
         """Judge nobody for one lease: the server restarted, or this process has just become leader.
@@ -98,7 +98,7 @@ class Janitor:
         guarded(self._store, "offers", self.offers.work, clock(), self.nodes.names, self.nodes.up)
         guarded(self._store, "policy", self.policy.work, clock())
         guarded(self._store, "allotments", self.allotments.work)
-        guarded(self._store, "used shares", self.used_shares.work, self.policy.policy)
+        guarded(self._store, "used shares", self.used_shares.work, self.policy.policy, clock())
         guarded(self._store, "backfill", self.backfill.work, clock())
 
 

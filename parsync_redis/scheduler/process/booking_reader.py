@@ -10,9 +10,8 @@ from itertools import islice
 from typing import Final
 
 from ...model.booking import Booking
-from ...model.node import Node, Notice
-from ...model.times import LearntTimes, field_of
-from ...store.reads.times import read_times_of
+from ...model.node import Notice
+from ...model.times import field_of
 from ...store.reads.views import read_booked, read_holds
 from ...store.repair.lost_leases import now_ms
 from ...store.store import Store
@@ -21,6 +20,7 @@ from ..core.core import Core
 from ..core.large_kinds import LargeKind, LeastAsked, find_large, large_groups
 from ..core.reservations import BarredNodes
 from .guarded import unless_away
+from .run_time_reader import RunTimeReader
 
 MAX_NAMES: Final = 1000
 """Maximum number of waiting names whose run times are read; other tasks avoid booked nodes."""
@@ -46,9 +46,7 @@ class BookingReader:
         self._is_read = False
         self._least = LeastAsked(lease_s)
         core.on_least(self._least)
-        self._times = LearntTimes()
-        self._asked = set[str]()
-        self._read_anew_s = 0.0
+        self._times = RunTimeReader(store, lease_s)
 
     def large(self) -> tuple[LargeKind, ...]:
         """Return the large kinds that found no room lately, and ask for those of the next gap.
@@ -124,23 +122,10 @@ class BookingReader:
                 waiting.kind.name for kinds_of_shard in kinds for waiting in kinds_of_shard.values()
             )
         ][:MAX_NAMES]
-        self._read(names, nodes, now_s)
-        learnt = (
-            (node.name, name, self._times.of(name, node.offer)) for node in nodes for name in names
-        )
+        fields = {field_of(name, node.offer) for name in names for node in nodes}
+        self._times.read({*names, *fields}, now_s)
+        of = self._times.learnt.of
+        learnt = ((node.name, name, of(name, node.offer)) for node in nodes for name in names)
         runs_ms = {(node, name): times.p95_ms for node, name, times in learnt if times}
         until_ms = now_ms(self._store) + round(1000 * self._gap_s)
         return BarredNodes(bookings, runs_ms, until_ms, held_back, notices, self._lease_s)
-
-    def _read(self, names: Sequence[str], nodes: Sequence[Node], now_s: float) -> None:
-        """Read the run times that are not known yet; once in a lease read all of them."""
-        if now_s >= self._read_anew_s:
-            self._times = LearntTimes()
-            self._asked = set()
-            self._read_anew_s = now_s + self._lease_s
-        fields = {
-            *names,
-            *(field_of(name, node.offer) for name in names for node in nodes),
-        } - self._asked
-        self._times.update(read_times_of(self._store, sorted(fields)))
-        self._asked |= fields

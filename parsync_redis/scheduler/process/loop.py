@@ -29,6 +29,7 @@ from .listener import TICKS_LOST, Listener
 from .membership import RENEWALS_PER_LEASE, Membership, Rank, Stats
 from .plan_runner import PlanRunner
 from .policy_reader import PolicyReader
+from .run_time_reader import FastReader
 from .taken_tasks import TakenTasks
 from .tick_clock import PeriodicDuty, TickClock
 
@@ -109,6 +110,7 @@ class Scheduler:
         )
         self._backfill = BookingReader(store, self.core, config.gap_s, config.lease_s)
         self._policy = PolicyReader(store, self.core)
+        self._fast = FastReader(store, self.core, config.lease_s)
         self.listener = Listener(store, name, config.partitions)
         self._stats = first_figures()
         self._health = health or HealthFile()
@@ -133,6 +135,7 @@ class Scheduler:
             PeriodicDuty(config.lease_s, lambda _: self._taken.give_back_strays()),
             PeriodicDuty(OBSERVE_S, self._observe),
             PeriodicDuty(config.gap_s, self._backfill.work),
+            PeriodicDuty(config.gap_s, self._fast.work),
             PeriodicDuty(config.gap_s, lambda _: self._policy.work()),
             PeriodicDuty(renew_s, lambda _: self._policy.read_shares()),
             PeriodicDuty(CHOOSE_EVERY_S, lambda _: self.core.waits.choose()),

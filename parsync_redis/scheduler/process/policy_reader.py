@@ -1,8 +1,8 @@
 """A scheduler's part in the policy: it reads what the policy says of tenants.
 
 The scheduler looks at the version once in a gap, and only while tasks of tenants wait. Without
-tenants nothing is read. While the policy gives a tenant a half-life, the scheduler reads the used
-shares as often as the leader writes them.
+tenants nothing is read. While the policy gives a tenant a half-life, or counts work, the scheduler
+reads what the leader notes of shares as often as the leader does.
 """
 
 import logging
@@ -56,7 +56,7 @@ class PolicyReader:
             self._version = version
 
     def read_shares(self) -> None:
-        """Read the used shares, if tenants wait and the policy has a half-life.
+        """Read what the leader notes of shares, if tenants wait and the policy asks for it.
 
         A key of another type counts as empty: past use counts for nobody until the leader has
         written the key anew.
@@ -64,9 +64,9 @@ class PolicyReader:
         queue = self._core.queue
         if queue.tree is None:
             return
-        if not self._policy.longest_half_life_s:
-            if queue.used_shares:
-                queue.set_used_shares({})
+        if not self._policy.notes_shares:
+            if queue.used_shares or queue.work:
+                queue.set_used_shares({}, {})
             return
         with unless_away(self._store):
             try:
@@ -74,4 +74,5 @@ class PolicyReader:
             except DamagedState:
                 fields = {}
             shares = SharesByTenant.of(fields)
-            queue.set_used_shares(shares.at(now_ms(self._store), self._policy))
+            used = shares.at(now_ms(self._store), self._policy)
+            queue.set_used_shares(used, shares.work(self._policy))

@@ -130,6 +130,7 @@ def facts_of(state: LiveNode, name: str, apps: Mapping[str, KnownTasks]) -> Node
         state.down_ms,
         knows,
         leaves=LEAVES_NOW if node.notice and node.notice.over else "",
+        has_notice=node.notice is not None,
         gives=node.gives,
         score=node.score,
     )

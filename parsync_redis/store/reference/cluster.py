@@ -86,13 +86,14 @@ class Cluster:
     def note_shares(self, keys: Sequence[str], args: Args) -> int:
         """Note what tenants hold, and let what they used before fade; return how many are kept."""
         now_ms = self.world.now_ms
-        for tenant, share_text, half_life_ms in args.rows:
+        for tenant, share_text, half_life_ms, work in args.rows:
             share = float(share_text)
             half_life_s = int(half_life_ms) / 1000
             before = self.shares.get(tenant)
             used = before.at(now_ms, half_life_s) if before else 0.0
-            if half_life_s and (used >= LEAST_USED or share):
-                self.shares[tenant] = UsedShare(used, share, now_ms)
+            has_use = half_life_s and (used >= LEAST_USED or share)
+            if has_use or float(work) != 1.0:
+                self.shares[tenant] = UsedShare(used, share, now_ms, float(work))
             else:
                 self.shares.pop(tenant, None)
         return len(self.shares)

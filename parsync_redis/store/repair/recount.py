@@ -78,7 +78,7 @@ def repair_shares(store: Store, tell: Callable[[Finding], object], dry: bool) ->
     except DamagedState:
         return  # a key of another type is found elsewhere
     for start in range(0, 0 if dry else len(fields), MAX_BATCH):
-        rows = [(field, 0.0, 0.0) for field in fields[start : start + MAX_BATCH]]
+        rows = [(field, 0.0, 0.0, 1.0) for field in fields[start : start + MAX_BATCH]]
         store.run(store.commands.note_shares(rows))
     for field in fields:
         done = "" if dry else "forgotten: past use counts anew"

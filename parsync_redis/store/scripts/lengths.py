@@ -35,7 +35,7 @@ _SEAT_BYTES: Final = 128 + 6  # NODE/SLOT
 _NUMBER_ARGUMENTS: Final = (
     "all at_most bin count cursor delay_ms epoch extras failed half_life_ms held inbox inc keep_s "
     "kept known_inc length level limit max_starts most moved over partition partitions "
-    "retention_s room runs score share shards since slots usual version"
+    "retention_s room runs score share shards since slots usual version work"
 )
 _LENGTHS: Final[Mapping[str, int]] = {
     **dict.fromkeys(_NUMBER_ARGUMENTS.split(), _NUMBER_BYTES),

@@ -43,7 +43,8 @@ def let_pass(drive: Driver, ms: int) -> None:
 
 
 def note(drive: Driver, *rows: tuple[str, float, float], keep_s: int = 0) -> int:
-    return drive.run(drive.commands.note_shares(rows, keep_s))
+    """Note (tenant, share, half-life) without work."""
+    return drive.run(drive.commands.note_shares([(*row, 1.0) for row in rows], keep_s))
 
 
 def test_the_script_computes_the_decay_as_the_model_does(drive: Driver) -> None:
@@ -96,9 +97,27 @@ def test_ten_thousand_tenants_have_a_used_share_and_no_more(drive: Driver) -> No
 
 @pytest.mark.parametrize("share", ["x", "2.0", "-0.5", "1", "0.5 "])
 def test_a_share_that_is_no_part_of_the_nodes_is_refused(drive: Driver, share: str) -> None:
-    call = drive.commands.note_shares([("acme", 0.5, 60.0)])
+    call = drive.commands.note_shares([("acme", 0.5, 60.0, 1.0)])
     call = call._replace(args=[share if arg == "0.500000000" else arg for arg in call.args])
     with pytest.raises(BrokenContract, match="share is a part from 0 to 1"):
+        drive.run(call)
+    assert not drive.store.client.exists(key_of(drive))
+
+
+def test_work_is_kept_without_a_half_life_and_the_work_1_is_not(drive: Driver) -> None:
+    rows = [("a", 0.5, 0.0, 0.75), ("b", 0.5, 0.0, 1.0), ("c", 0.5, 60.0, 12.5)]
+    assert drive.run(drive.commands.note_shares(rows)) == 2
+    shares = noted(drive)
+    assert {name: share.work for name, share in shares.items()} == {"a": 0.75, "c": 12.5}
+    assert shares["a"].used == 0.0
+    assert drive.run(drive.commands.note_shares([("a", 0.5, 0.0, 1.0)])) == 1
+
+
+@pytest.mark.parametrize("work", ["x", "-1.000000", "1", "10000.000000", "1.0"])
+def test_a_work_that_is_no_number_is_refused(drive: Driver, work: str) -> None:
+    call = drive.commands.note_shares([("acme", 0.5, 60.0, 2.0)])
+    call = call._replace(args=[work if arg == "2.000000" else arg for arg in call.args])
+    with pytest.raises(BrokenContract, match="work is a number with six decimals"):
         drive.run(call)
     assert not drive.store.client.exists(key_of(drive))
 
@@ -133,7 +152,7 @@ def test_without_a_half_life_nothing_is_read_and_nothing_is_written(store: Store
     drive = scheduled.drive
     client: Any = drive.store.client
     with client.monitor() as monitor:
-        UsedShareDuty(drive.store).work(read_policy("[tenants.a]\nweight = 2\n"))
+        UsedShareDuty(drive.store, 10.0).work(read_policy("[tenants.a]\nweight = 2\n"), 0.0)
         scheduled.submit(1, "b")
         read_policy_and_shares(scheduled)
         read_tenants(drive.store)
@@ -208,7 +227,7 @@ def test_a_share_is_of_all_shards(drive: Driver) -> None:
         drive.submit(f"t{number}", {"tenant": "a"})
     for shard in range(drive.keys.shards):
         drive.run(drive.commands.take("s1", [("work slots=1 for=a", 9)], shard=shard))
-    UsedShareDuty(drive.store).work(read_policy(FAIR))
+    UsedShareDuty(drive.store, 10.0).work(read_policy(FAIR), 0.0)
     assert noted(drive)["a"].share == 0.8
 
 

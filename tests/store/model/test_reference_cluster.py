@@ -67,10 +67,11 @@ class Cluster(RuleBasedStateMachine):
             st.sampled_from(["a", "a/-", "-"]), st.sampled_from([0.0, 1e-6, 2e-6]), min_size=1
         ),
         half_life_s=st.sampled_from([0.0, 31_536_000.0]),
+        work=st.sampled_from([1.0, 0.25]),
     )
-    def note_shares(self, shares, half_life_s):
+    def note_shares(self, shares, half_life_s, work):
         # so small a share and so long a half-life that the time of a run adds nothing that is kept
-        rows = [(tenant, share, half_life_s) for tenant, share in shares.items()]
+        rows = [(tenant, share, half_life_s, work) for tenant, share in shares.items()]
         self.both(self.commands.note_shares(rows, 60))
 
     @rule(settings=st.dictionaries(st.sampled_from(["partitions", "gap_ms"]), st.integers(1, 9)))

@@ -6,7 +6,18 @@ from typing import Any, Final, Protocol
 from ..claims import ClaimCheck
 from ..parameters import Parameters
 from ..runs import SimRun
-from . import conflicts, extra_slots, fairness, jobs, omega, staleness, statesync, strategies, trace
+from . import (
+    conflicts,
+    extra_slots,
+    fairness,
+    jobs,
+    omega,
+    staleness,
+    statesync,
+    strategies,
+    trace,
+    unequal,
+)
 
 
 class Experiment(Protocol):
@@ -56,4 +67,5 @@ EXPERIMENTS: Final[Mapping[str, Experiment]] = {
     "trace": trace,
     "fairness": fairness,
     "jobs": jobs,
+    "unequal": unequal,
 }

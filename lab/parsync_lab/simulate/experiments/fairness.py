@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from parsync_redis.model.policy import Policy, TenantEntry
+
 from ..claims import ClaimCheck, above, below
 from ..parameters import OF_ALL, Parameters
 from ..plots import finish_axes, line
@@ -137,8 +139,9 @@ def _measure(
     tasks_seed, simulation_seed = dice.spawn(2)
     end_s = parameters.length * parameters.duration_s
     tasks = draw_tasks(loads, end_s, RUN_S, np.random.default_rng(tasks_seed))
+    tenants = {"*": TenantEntry(half_life_s=half_life_s)} if half_life_s else {}
     simulation = TenantSimulation(
-        parameters, tasks, simulation_seed, FAIR_STEP_S, named, half_life_s=half_life_s
+        parameters, tasks, simulation_seed, FAIR_STEP_S, named, policy=Policy(tenants=tenants)
     )
     return simulation.run(progress, end_s)
 

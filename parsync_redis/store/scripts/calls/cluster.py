@@ -134,21 +134,22 @@ class ClusterCalls(Calls):
         return Call(BOOK, [self.keys.shared("bookings")], arguments, int)
 
     def note_shares(
-        self, rows: Sequence[tuple[str | bytes, float, float]], keep_s: int = 0
+        self, rows: Sequence[tuple[str | bytes, float, float, float]], keep_s: int = 0
     ) -> Call[int]:
         """Note what tenants hold, and let what they used before fade; return how many are kept.
 
-        rows: (tenant, its dominant share, its half-life in seconds). The share is a part of the
-        nodes, from 0 to 1. A half-life of 0 forgets the tenant. keep_s: how long the used shares
-        last unless they are noted again; 0 leaves that as it is.
+        rows: (tenant, its share, its half-life in seconds, the work of its slots). The share is a
+        part of the nodes, from 0 to 1. A half-life of 0 with the work 1 forgets the tenant. keep_s:
+        how long the notes last unless they are written again; 0 leaves that as it is.
         """
         words = [
             word
-            for tenant, share, half_life_s in rows
-            for word in (tenant, f"{share:.9f}", half_life_ms(half_life_s))
+            for tenant, share, half_life_s, work in rows
+            for word in (tenant, f"{share:.9f}", half_life_ms(half_life_s), f"{work:.6f}")
         ]
         once: Once = {"keep_s": keep_s}
-        arguments = NOTE_SHARES.arguments(once, ("tenant", "share", "half_life_ms"), words)
+        names = ("tenant", "share", "half_life_ms", "work")
+        arguments = NOTE_SHARES.arguments(once, names, words)
         return Call(NOTE_SHARES, [self.keys.shared("shares")], arguments, int)
 
     def write_policy(
