@@ -218,8 +218,9 @@ def test_people_are_told_the_buckets_by_which_a_scheduler_ranks(
     core = make()
     read_nodes(core, [names], taken=taken)
     rule = WarmPreference("llama")
-    core.view.warm_sets.on_line(0, "llama", f"n={held} units={held} of -")
     partition = core.view.partitions[0]
+    partition.ranks((rule,), PLAIN, core.view.cluster_for(PLAIN, None, "warm=llama"))
+    core.view.warm_sets.on_line(0, "llama", f"n={held} units={held} of -")
     cluster = core.view.cluster_for(PLAIN, None, "warm=llama")
     of_core = partition.ranks((rule,), PLAIN, cluster)
     facts = [NodeFacts(name, "up", False, Resources.of(SLOTS), SLOTS - taken) for name in names]
