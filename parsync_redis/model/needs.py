@@ -166,9 +166,8 @@ class Resources:
             (_resource_name(name, of_devices), parse_amount(name, value))
             for name, value in sorted((resources or {}).items())
         ]
-        if taken := next((name for name in labels or () if name.startswith(RESERVED)), None):
-            rule = f"names of labels do not begin with {' or '.join(RESERVED)}"
-            raise InvalidInput(f"label name {shown(taken)} is reserved: {rule}")
+        for name in labels or ():
+            refuse_reserved(name)
         marks = [
             (check_name("label name", name), text)
             for name, v in (labels or {}).items()
@@ -184,6 +183,13 @@ class Resources:
 def is_interruptible(kind: str) -> bool:
     """Return whether the tasks of a kind may be recalled when their node shrinks."""
     return " {}:{} ".format(*UNINTERRUPTED) not in f"{kind} "
+
+
+def refuse_reserved(label: str) -> None:
+    """Raise InvalidInput for the name of a label that a user cannot set."""
+    if label.startswith(RESERVED):
+        rule = f"names of labels do not begin with {' or '.join(RESERVED)}"
+        raise InvalidInput(f"label name {shown(label)} is reserved: {rule}")
 
 
 def amounts_text(amounts: Iterable[tuple[str, int]]) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.human import read_future
 from parsync_redis.model.kind import Kind
-from parsync_redis.model.needs import TRANSIENT, TRANSIENT_LABEL, Resources
+from parsync_redis.model.needs import TRANSIENT_LABEL, Resources
 from parsync_redis.model.node import Notice, leaving_time
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.placement.backfill import by_lack
@@ -142,7 +142,7 @@ def test_a_node_leaves_within_a_year(leaves_ms: int) -> None:
 
 def test_a_task_that_must_not_be_interrupted_goes_to_no_transient_node() -> None:
     core = make(2)
-    see(core, 0, [node("spot", 3, **{TRANSIENT_LABEL: TRANSIENT})], 3)
+    see(core, 0, [node("spot", 3, transient="yes")], 3)
     see(core, 1, [node("own", 3)], 3)
     needs = TaskOptions.of({"interruptible": False}).needs
     assert needs.text == "slots=1 transient:!*"
@@ -159,7 +159,7 @@ def test_the_condition_is_there_once_however_it_is_said() -> None:
 def stable_nodes(tasks: int) -> Counter[str]:
     """Return how many of these tasks, which prefer stable nodes, each of three nodes gets."""
     core = make(3)
-    see(core, 0, [node("spot", 2, **{TRANSIENT_LABEL: TRANSIENT})], 2)
+    see(core, 0, [node("spot", 2, transient="yes")], 2)
     see(core, 1, [replace(node("n1", 2), notice=NOTICE)], 2)
     see(core, 2, [node("own", 2)], 2)
     core.on_barred(judged(1.0))

@@ -120,11 +120,13 @@ class Preference(ABC):
     name: for people, different for different rules.
     lasts: how long its buckets are right.
     reads_needs: its buckets depend on the needs of the task.
+    gives_way: as the last rule of a task, it gives way where schedulers lose claims to each other.
     """
 
     name: str
     lasts: Lasts = Lasts.OFFERS
     reads_needs: bool = False
+    gives_way: bool = False
 
     @abstractmethod
     def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:
