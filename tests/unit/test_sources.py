@@ -52,7 +52,7 @@ class Answer(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server() -> Iterator[TextServer]:
+def text_server() -> Iterator[TextServer]:
     server = TextServer()
     thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
@@ -85,20 +85,20 @@ def test_a_file_is_read_anew_each_time(tmp_path: Path) -> None:
 
 
 def test_a_url_is_asked_without_a_proxy(
-    server: TextServer, monkeypatch: pytest.MonkeyPatch
+    text_server: TextServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1/")
-    ask = source_of("--parsync-capacity", server.url)
+    ask = source_of("--parsync-capacity", text_server.url)
     assert ask() == "slots=6"
-    server.status = 404
+    text_server.status = 404
     with pytest.raises(OSError, match="404"):
         ask()
 
 
-def test_a_server_that_is_silent_is_not_waited_for(server: TextServer) -> None:
-    server.open.clear()
+def test_a_server_that_is_silent_is_not_waited_for(text_server: TextServer) -> None:
+    text_server.open.clear()
     with pytest.raises(OSError, match="timed out"):
-        read_url(server.url)
+        read_url(text_server.url)
 
 
 def test_the_limits_of_control_groups_are_whole_cpus_and_bytes(tmp_path: Path) -> None:
