@@ -3,18 +3,15 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Unpack
 
-from ..errors import InvalidInput
 from ..model.events import Event, Wanted, time_line
 from ..model.explanation import Explanation, Outlook
-from ..model.human import needs_given, read_future
-from ..model.ids import check_name, decode_id, encode_id, new_id, shown
-from ..model.node import drain_terms, leaving_time
+from ..model.human import needs_given
+from ..model.ids import check_name, decode_id, encode_id, new_id
 from ..model.status import TaskStatus
 from ..model.task import Submission, TaskState
-from ..model.views import Evenness, KindView, NameView, NodeView, PartitionView, measure_evenness
+from ..model.views import Evenness, KindView, NameView, PartitionView, measure_evenness
 from ..near import near_node
 from ..settings import Settings
 from ..store.reads.cancel import (
@@ -22,21 +19,20 @@ from ..store.reads.cancel import (
     find_purgeable,
     find_selected,
     purge_tasks,
-    server_ms,
 )
 from ..store.reads.demand import read_demand
-from ..store.reads.schedulers import look_for_cluster
 from ..store.reads.tasks import list_tasks
 from ..store.reads.times import read_names
-from ..store.reads.views import find_node, read_node_views, read_views
+from ..store.reads.views import read_views
 from ..store.server.connection import BLOCKING
 from ..submission import Declared, Item, PlanOptions, SubmitOptions, refused_limit
+from .node_methods import NodeMethods
 from .policy_methods import PolicyMethods
 from .requests import CLIENT_RETRY_FOR_S, Requests, wait_until_final
 from .submitter import Submitter
 
 
-class ParsyncClient(PolicyMethods):
+class ParsyncClient(PolicyMethods, NodeMethods):
     """The client of a cluster: it submits tasks, asks for their states and drains nodes.
 
     Any thread may use it; close it, or use it in a `with`. Its first request checks the server and
@@ -338,10 +334,6 @@ class ParsyncClient(PolicyMethods):
 
     # -- the cluster -------------------------------------------------------------------------------
 
-    def nodes(self) -> list[NodeView]:
-        """Return every node, sorted by name."""
-        return self.requests.do(lambda: read_node_views(self.store))
-
     def partitions(self) -> list[PartitionView]:
         """Return every partition, sorted by number; [] before the cluster's first scheduler."""
         return self.requests.do(lambda: [partition for partition, _ in read_views(self.store)])
@@ -349,65 +341,6 @@ class ParsyncClient(PolicyMethods):
     def evenness(self) -> Evenness:
         """Return how much the partitions differ in slots, mean score and labels."""
         return measure_evenness(self.partitions())
-
-    def drain(
-        self,
-        node: str,
-        deadline_s: float | None = None,
-        reason: str = "",
-        *,
-        leaves_at: str | datetime | None = None,
-    ) -> NodeView:
-        """Drain a node: it gets no new claims, also after a restart, and its runs go on.
-
-        deadline_s: after so many seconds, counted by the leader, the remaining runs are ended and
-            placed elsewhere; these starts do not count.
-        reason: a line for people. A second call replaces the terms of the first.
-        leaves_at: when the node leaves: "10m" from now by the server's clock, "14:30" by the local
-            clock, or a date and time. Until then the node gets the tasks that end before. What
-            still runs shortly before is ended and placed elsewhere; these starts do not count.
-            Stands without deadline_s and reason.
-
-        Raises InvalidInput.
-        """
-        if leaves_at is None:
-            return self._set_node(node, "drain", drain_terms(deadline_s, reason))
-        if deadline_s is not None or reason:
-            raise InvalidInput(
-                "drain: leaves_at stands alone: a node that leaves at a time has no deadline_s and "
-                "no reason"
-            )
-        now_ms = self.requests.do(lambda: server_ms(self.store))
-        text = leaves_at.isoformat() if isinstance(leaves_at, datetime) else leaves_at
-        leaves_ms = read_future("leaves_at", text, now_ms)
-        return self._set_node(node, "until", leaving_time(leaves_ms, now_ms))
-
-    def undrain(self, node: str) -> NodeView:
-        """Undrain a drained or suspect node, or one that leaves, so that it gets claims again.
-
-        Raises InvalidInput.
-        """
-        return self._set_node(node, "undrain")
-
-    def _set_node(self, name: str, word: str, note: str = "") -> NodeView:
-        check_name("node name", name)
-        commands = self.store.commands
-        partition = self.requests.do(lambda: find_node(self.store, name))
-        reply = ["gone"]
-        if partition is not None:
-            reply = self.requests.do(
-                lambda: self.store.run(commands.set_node(partition, name, word, None, note))
-            )
-        if reply[0] == "gone":
-            names = [node.name for node in self.nodes()]
-            missing = None if names else self.requests.do(lambda: look_for_cluster(self.store))
-            there_are = (
-                f"there are {', '.join(names[:20])}"
-                if names
-                else str(missing or "no node is registered")
-            )
-            raise InvalidInput(f"no node {shown(name)}: {there_are}")
-        return next(node for node in self.nodes() if node.name == name)
 
     # -- life --------------------------------------------------------------------------------------
 

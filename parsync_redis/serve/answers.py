@@ -81,7 +81,7 @@ class OneNode(Fresh):
     node: NodeView
 
 
-class NodeClass(BaseModel):
+class WantedNodes(BaseModel):
     """The smallest nodes that could hold tasks of a shape.
 
     like: the name of one of them.
@@ -104,7 +104,7 @@ class Shape(BaseModel):
     slots: int
     resources: Mapping[str, float]
     reasons: Mapping[str, int]
-    node_class: NodeClass | None
+    node_class: WantedNodes | None
 
 
 class Demand(Fresh):

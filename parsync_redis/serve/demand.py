@@ -33,9 +33,6 @@ MOST_SHAPES: Final = 100
 IDLE_MS: Final = 300_000
 """A node that has held nothing for so long could go."""
 
-NodeClass = dict[str, str | int]
-"""Nodes of one class: `like`, the name of one of them, and `nodes`, how many are wanted."""
-
 LABELS_RULE: Final = LabelsRule()
 ANY_NAME: Final = re.compile("")
 
@@ -129,10 +126,13 @@ def _offer_of(node: NodeView) -> Resources:
     return Resources.made(node.slots, amounts, labels)
 
 
-def _node_class(needs: Resources, nodes: Sequence[NodeView], waiting: int) -> NodeClass | None:
+def _node_class(
+    needs: Resources, nodes: Sequence[NodeView], waiting: int
+) -> dict[str, str | int] | None:
     """Return the smallest node that could hold a task, and how many such nodes so many tasks need.
 
-    Returns None if no node could. The smallest node has the fewest slots, then the least resources.
+    Returns {"like": name of the node, "nodes": number}, or None if no node could.
+    The smallest node has the fewest slots, then the least resources.
     """
     wanted = _needs_of_machine(needs)
     able = [node for node in nodes if fits(_offer_of(node), wanted)]

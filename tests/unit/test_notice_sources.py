@@ -160,7 +160,7 @@ def test_a_file_comes_with_the_notice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["cgroup", "ftp://host/x", ""])
-def test_what_is_no_source_of_notices_is_refused(text: str) -> None:
+def test_a_text_that_names_no_source_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"--parsync-notice .*is not valid"):
         notice_source("--parsync-notice", text)
 

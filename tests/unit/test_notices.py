@@ -45,7 +45,7 @@ def placed(core: Core, tasks: int = 6) -> Counter[str]:
     return Counter(claim.partition("/")[0] for claim in claims)
 
 
-def test_nothing_goes_to_a_node_that_leaves_before_its_time_is_judged() -> None:
+def test_a_node_with_a_new_notice_gets_nothing_before_its_time_is_judged() -> None:
     core = core_with_notice()
     assert placed(core) == {"n2": 3}
 

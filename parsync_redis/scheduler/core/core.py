@@ -150,6 +150,7 @@ class Core:
 
     def on_barred(self, barred: BarredNodes) -> None:
         """Take in which nodes are barred for which kinds."""
+        barred.see(self.view.notices)
         self._to_rescale |= self.queue.set_barred(barred)
 
     def on_snapshot(self, snapshot: Snapshot, now_s: float) -> None:

@@ -283,7 +283,6 @@ class QueueCopy:
         """
         before = self.barred
         self.barred = barred
-        barred.see(self._view.notices)
         if not before and not barred:
             return False
         waiting_kinds = chain.from_iterable(kinds.values() for kinds in self.kinds)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from urllib.error import HTTPError
 
 from ...errors import InvalidInput
@@ -123,7 +123,7 @@ def read_azure(base_url: str) -> str:
     return min(times) if times else ""
 
 
-def _begin_of(event: Mapping[str, Any]) -> str:
+def _begin_of(event: Mapping[str, str]) -> str:
     """Return when an event of Azure begins at the earliest; '0', now, if it has begun."""
     if not event["NotBefore"] or event["EventStatus"] == "Started":
         return "0"
