@@ -26,6 +26,9 @@ from .placement import Say
 SLOTS_OF_NODE: Final = 10
 DECIDER_PARTITIONS: Final = 20
 
+WISHES: Final = "zone:a,vram_gb:>=32,pack,score"
+"""The soft rules of the kinds with wishes: of labels, of room and of score."""
+
 DECISION_STEPS: Final = (
     "name",
     "near",
@@ -137,16 +140,19 @@ def run_decide(
     decider = Decider(slots)
     numbers = iter(range(1, 10**9))
 
-    def kinds(count: int) -> list[Kind]:
+    def kinds(count: int, prefer: str = "") -> list[Kind]:
         return [
-            Kind("work", needs_of(number).text)
+            Kind("work", needs_of(number).text, prefer=prefer)
             for number, _ in zip(numbers, range(count), strict=False)
         ]
 
     known_kinds = kinds(1)
+    known_wishes = kinds(1, WISHES)
     cases: dict[str, tuple[int, Iterator[list[Kind]]]] = {
         "one task, new kind": (1, iter(lambda: kinds(1), None)),
         "one task, known kind": (1, iter(lambda: known_kinds, None)),
+        "one task with wishes, new kind": (1, iter(lambda: kinds(1, WISHES), None)),
+        "one task with wishes, known kind": (1, iter(lambda: known_wishes, None)),
         f"{batch} tasks of one new kind": (batch, iter(lambda: kinds(1), None)),
         f"{batch} tasks of 50 new kinds in turn": (batch // 50, iter(lambda: kinds(50), None)),
     }
@@ -166,5 +172,6 @@ def run_decide(
         "nodes": slots // SLOTS_OF_NODE,
         "partitions": DECIDER_PARTITIONS,
         "rules": DECISION_STEPS,
+        "wishes": WISHES,
         "ms": ms_by_case,
     }

@@ -168,7 +168,7 @@ def decide(
     rules = ", ".join(figures["rules"])
     print(
         f"{slots:,} slots, {figures['nodes']:,} nodes, {figures['partitions']} partitions; rules: "
-        f"{rules}\n"
+        f"{rules}; wishes: {figures['wishes']}\n"
     )
     print_table(
         ("CASE", "CPU MS A TASK"), [(case, f"{ms:.3f}") for case, ms in figures["ms"].items()], ""

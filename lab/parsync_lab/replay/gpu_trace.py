@@ -4,22 +4,17 @@ A node offers its CPU, its memory and its GPUs as devices. A pod needs amounts o
 and a share of one GPU or whole GPUs; `gpu_spec` names the models that it accepts.
 """
 
-import csv
-import gzip
-import lzma
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.amount import THOUSANDTHS
-from parsync_redis.model.ids import is_name, shown
 from parsync_redis.model.limits import MAX_SLOTS
 from parsync_redis.model.needs import Resources
 
-from ..simulate.trace import open_text
+from .records import Row, read_records
 
 NODE_FILES: Final = "openb_node_list*.csv*"
 POD_FILES: Final = "openb_pod_list*.csv*"
@@ -36,11 +31,6 @@ POD_COLUMNS: Final = (
 )
 MOST_GPUS: Final = 32
 """The maximum number of GPUs of a node: with other amounts and labels it has 64 words."""
-
-MOST_TIME_S: Final = 10**12
-WHOLE_NUMBER_RULE: Final = "a whole number, 0 or more"
-
-T = TypeVar("T", "GpuNode", "Pod")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +129,9 @@ def read_gpu_trace(folder: Path, limit: int | None = None) -> GpuTrace:
         raise InvalidInput(
             f"folder {folder} {fault}: it must have one file {NODE_FILES} and one file {POD_FILES}"
         )
-    nodes = _read(_only(folder, NODE_FILES), NODE_COLUMNS, _node)
-    pods = sorted(_read(_only(folder, POD_FILES), POD_COLUMNS, _pod), key=lambda pod: pod.at_s)
+    nodes = read_records(_only(folder, NODE_FILES), NODE_COLUMNS, _node)
+    pods = read_records(_only(folder, POD_FILES), POD_COLUMNS, _pod)
+    pods.sort(key=lambda pod: pod.at_s)
     return GpuTrace(nodes, pods[:limit], limit)
 
 
@@ -158,98 +149,16 @@ def _only(folder: Path, pattern: str) -> Path:
     return files[0]
 
 
-def _read(path: Path, columns: Sequence[str], make: Callable[["_Row"], T]) -> list[T]:
-    try:
-        with open_text(path) as file:
-            rows = list(_rows(csv.reader(file), path, columns))
-    except (
-        OSError,
-        EOFError,
-        UnicodeDecodeError,
-        csv.Error,
-        zlib.error,
-        lzma.LZMAError,
-        gzip.BadGzipFile,
-    ) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}") from None
-    if not rows:
-        raise InvalidInput(
-            f"{path} is empty: below the names of its columns it must have a line for each of them"
-        )
-    records: dict[str, T] = {}
-    for row in rows:
-        record = make(row)
-        if record.name in records:
-            raise row.error(f"{record.name} is there twice: each must have a name of its own")
-        records[record.name] = record
-    return list(records.values())
-
-
-def _rows(lines: Iterable[list[str]], path: Path, columns: Sequence[str]) -> Iterator["_Row"]:
-    lines = iter(lines)
-    head = [name.strip() for name in next(lines, [])]
-    if missing := [name for name in columns if name not in head]:
-        has = ", ".join(head[:12]) or "no columns"
-        raise InvalidInput(
-            f"{path} has no column {', '.join(missing)}: it has {has}, and needs "
-            f"{', '.join(columns)}"
-        )
-    for number, line in enumerate(lines, 2):
-        if line:
-            yield _Row(path, number, dict(zip(head, line, strict=False)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    path: Path
-    number: int
-    values: Mapping[str, str]
-
-    def error(self, fault: str) -> InvalidInput:
-        return InvalidInput(f"{self.path}, line {self.number}: {fault}")
-
-    def text(self, column: str) -> str:
-        if column not in self.values:
-            raise self.error(f"there is no {column}: a line must have a value for each column")
-        return self.values[column].strip()
-
-    def whole(self, column: str, most: int = 10**12, right: str = WHOLE_NUMBER_RULE) -> int:
-        text = self.text(column)
-        if not (text.isascii() and text.isdecimal() and len(text) <= 13 and int(text) <= most):
-            raise self.error(f"{column} {text[:40]!r} is not valid: it must be {right}")
-        return int(text)
-
-    def seconds(self, column: str) -> float:
-        text = self.text(column)
-        try:
-            value = float(text)
-        except ValueError:
-            value = -1.0
-        if not 0 <= value <= MOST_TIME_S:
-            raise self.error(
-                f"{column} {text[:40]!r} is not valid: it must be a number of seconds, 0 or more"
-            )
-        return value
-
-    def named(self, column: str) -> str:
-        text = self.text(column)
-        if not is_name("node name", text):
-            raise self.error(
-                f"{column} {shown(text)} is not valid: it must be 1 to 128 letters, digits or _.@-"
-            )
-        return text
-
-
-def _node(row: _Row) -> GpuNode:
+def _node(row: Row) -> GpuNode:
     gpus = row.whole("gpu", MOST_GPUS, f"a whole number from 0 to {MOST_GPUS}")
     node = GpuNode(
         row.named("sn"), row.whole("cpu_milli"), row.whole("memory_mib"), gpus, row.text("model")
     )
-    _check(row, lambda: node.offer(1))
+    row.check(lambda: node.offer(1))
     return node
 
 
-def _pod(row: _Row) -> Pod:
+def _pod(row: Row) -> Pod:
     count = row.whole("num_gpu", MOST_GPUS, f"a whole number from 0 to {MOST_GPUS}")
     share = row.whole("gpu_milli", THOUSANDTHS, "a whole number from 0 to 1000") if count else 0
     if (count and not share) or (count > 1 and share < THOUSANDTHS):
@@ -263,13 +172,5 @@ def _pod(row: _Row) -> Pod:
     end_s = row.seconds("deletion_time")
     amounts = row.whole("cpu_milli"), row.whole("memory_mib"), count * share
     pod = Pod(row.named("name"), *amounts, models, at_s, max(0.0, end_s - at_s))
-    _check(row, lambda: pod.needs)
+    row.check(lambda: pod.needs)
     return pod
-
-
-def _check(row: _Row, make: Callable[[], object]) -> None:
-    """Let the product check names and amounts."""
-    try:
-        make()
-    except InvalidInput as error:
-        raise row.error(str(error)) from None

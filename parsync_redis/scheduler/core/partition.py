@@ -362,6 +362,7 @@ class PartitionCopy:
         return self._ranks.of(
             rules,
             needs,
+            not place_in_turn,
             lambda: NodesNow(
                 offers.columns,
                 offers.index_of,

@@ -41,13 +41,18 @@ class Ranks:
         self._now.clear()
 
     def of(
-        self, rules: Sequence[Preference], needs: Resources, read: Callable[[], NodesNow]
+        self,
+        rules: Sequence[Preference],
+        needs: Resources,
+        read_last: bool,
+        read: Callable[[], NodesNow],
     ) -> Ints:
         """Return the rank of each node for a task of these needs.
 
+        read_last: no partition was read after the partition.
         read: returns the facts that the rules need.
         """
-        key = (needs.text, *(rule.name for rule in rules))
+        key = ("last" if read_last else "", needs.text, *(rule.name for rule in rules))
         ranks = self._now.get(key)
         if ranks is None:
             nodes = read()
