@@ -1,14 +1,15 @@
 """Find the node of the task that another task is to be near, when that other task is submitted.
 
-The node becomes a label of the needs, so a later move of the first task changes nothing.
+The node becomes a label of the needs, or of the preferences for the soft rule `near:TASK_ID`. So a
+later move of the first task changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from .errors import Infeasible, InvalidInput
 from .model.ids import encode_id, shown
-from .model.near import near_label
+from .model.near import anchors_of, near_label, with_nodes
 from .model.needs import QUEUE_LABEL, Resources, without
 from .model.options import TaskOptions
 from .model.status import TaskStatus
@@ -18,28 +19,41 @@ from .store.reads.views import read_offers
 from .store.store import Store
 
 
-def resolve_near(store: Store, tasks: Sequence[Submission]) -> Sequence[Submission]:
-    """Return tasks with the node of the task that they are to be near in their needs.
+def is_near(options: TaskOptions) -> bool:
+    """Return whether options name a task whose node is to be looked up."""
+    return bool(options.near or anchors_of(options.prefer))
 
-    Raises InvalidInput if the task to be near is unknown or never had a node, and Infeasible if its
-    node can never hold the submitted task. A retry, which its run submits, is never refused: it
-    goes to any node then.
+
+def resolve_near(store: Store, tasks: Sequence[Submission]) -> Sequence[Submission]:
+    """Return tasks with the nodes of the tasks that they are to be near, in needs and preferences.
+
+    Raises InvalidInput if a task to be near is unknown or never had a node, and Infeasible if the
+    node of the option `near` can never hold the submitted task. A retry, which its run submits, is
+    never refused: it goes to any node then.
     """
-    if not any(task.options.near for task in tasks):
+    anchors = {id for task in tasks for id in _anchors(task.options)}
+    if not anchors:
         return tasks
-    nodes = _nodes_of(store, {task.options.near for task in tasks if task.options.near})
-    offers = read_offers(store)
-    return [_resolve_task(task, nodes, offers) if task.options.near else task for task in tasks]
+    nodes = _nodes_of(store, anchors)
+    offers = read_offers(store) if any(task.options.near for task in tasks) else {}
+    return [_resolve_task(task, nodes, offers) if is_near(task.options) else task for task in tasks]
 
 
 def near_node(store: Store, options: TaskOptions) -> TaskOptions:
-    """Return the options of a task that is only planned, with the node in its needs.
+    """Return the options of a task that is only planned, with the nodes that it is to be near.
 
     Raises InvalidInput.
     """
-    if not options.near:
+    if not is_near(options):
         return options
-    return _with_node(options, _known_node(options.near, _nodes_of(store, {options.near})))
+    nodes = _nodes_of(store, _anchors(options))
+    _check(options, nodes)
+    return _with_nodes(options, nodes)
+
+
+def _anchors(options: TaskOptions) -> set[str]:
+    """Return the ids of the tasks that options name."""
+    return {*anchors_of(options.prefer), *([options.near] if options.near else ())}
 
 
 def _nodes_of(store: Store, ids: set[str]) -> dict[str, str | None]:
@@ -59,38 +73,48 @@ def _last_node(task: TaskStatus) -> str | None:
 
 
 def _resolve_task(
-    task: Submission, nodes: dict[str, str | None], offers: dict[str, Resources]
+    task: Submission, nodes: Mapping[str, str | None], offers: Mapping[str, Resources]
 ) -> Submission:
-    target_id = task.options.near
     options = task.options
-    if task.after:
-        return task._replace(options=_with_node(options, nodes[target_id] or ""))
-    if encode_id(target_id) == task.id:
-        raise InvalidInput(f"near={shown(target_id)} is not valid: a task cannot be near itself")
-    node = _known_node(target_id, nodes)
+    if not task.after:
+        _check(options, nodes, task.id)
+        _refuse_misfit(task, nodes.get(options.near) or "", offers)
+    return task._replace(options=_with_nodes(options, nodes))
+
+
+def _refuse_misfit(task: Submission, node: str, offers: Mapping[str, Resources]) -> None:
+    """Raise Infeasible if the node of the option `near` can never hold the task."""
+    options = task.options
     lacks = lacking(without(options.needs, QUEUE_LABEL), offers[node]) if node in offers else []
     if lacks and not options.wait_for_capacity:
-        why = f"near={shown(target_id)} means node {node}, which lacks {', '.join(lacks)}"
+        why = f"near={shown(options.near)} means node {node}, which lacks {', '.join(lacks)}"
         raise Infeasible(f"{why} (task {task.name}; wait_for_capacity=True would let it wait)")
-    return task._replace(options=_with_node(options, node))
 
 
-def _known_node(target_id: str, nodes: dict[str, str | None]) -> str:
-    node = nodes[target_id]
-    if node is None:
-        raise InvalidInput(
-            f"near={shown(target_id)} is not valid: no task with that id is known, or it is "
-            "forgotten"
-        )
-    if not node:
-        rule = "it must be the id of a task that runs or has run; that one has had no node yet"
-        raise InvalidInput(f"near={shown(target_id)} is not valid: {rule}")
-    return node
+def _check(options: TaskOptions, nodes: Mapping[str, str | None], own_id: str = "") -> None:
+    """Raise InvalidInput unless each task that options name has or had a node.
+
+    own_id: the encoded id of the task itself.
+    """
+    named = [(f"near={shown(options.near)}", options.near)] if options.near else []
+    named += [(f"prefer {shown(f'near:{id}')}", id) for id in anchors_of(options.prefer)]
+    for subject, target_id in named:
+        if encode_id(target_id) == own_id:
+            raise InvalidInput(f"{subject} is not valid: a task cannot be near itself")
+        node = nodes[target_id]
+        if node is None:
+            raise InvalidInput(
+                f"{subject} is not valid: no task with that id is known, or it is forgotten"
+            )
+        if not node:
+            rule = "it must be the id of a task that runs or has run; that one has had no node yet"
+            raise InvalidInput(f"{subject} is not valid: {rule}")
 
 
-def _with_node(options: TaskOptions, node: str) -> TaskOptions:
-    """Return the options with this node in the needs, '' for any node."""
+def _with_nodes(options: TaskOptions, nodes: Mapping[str, str | None]) -> TaskOptions:
+    """Return options with the nodes in needs and preferences; without a node any node will do."""
     needs = options.needs
-    if node:
+    if node := nodes.get(options.near):
         needs = Resources.made(needs.slots, needs.amounts, [*needs.labels, near_label(node)])
-    return replace(options, needs=needs, near="")
+    prefer = with_nodes(options.prefer, {id: node or "" for id, node in nodes.items()})
+    return replace(options, needs=needs, near="", prefer=prefer)

@@ -70,9 +70,22 @@ def resolve_ids(client: ParsyncClient, words: Iterable[str]) -> list[str]:
 
 
 def with_near(client: ParsyncClient, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a task; the beginning of an id in `near` becomes the whole id."""
-    anchor = options.get("near")
-    return {**options, "near": resolve_id(client, anchor)} if anchor else dict(options)
+    """Return the options of a task; the beginning of an id becomes the whole id.
+
+    Ids are in the option `near`, and in preferences `near:TASK_ID`.
+    """
+    whole = dict(options)
+    if anchor := options.get("near"):
+        whole["near"] = resolve_id(client, anchor)
+    if rules := options.get("prefer"):
+        whole["prefer"] = [_with_whole_id(client, rule) for rule in rules]
+    return whole
+
+
+def _with_whole_id(client: ParsyncClient, rule: str) -> str:
+    """Return a preference, with the whole id behind `near:`."""
+    word, _, anchor = rule.partition(":")
+    return f"{word}:{resolve_id(client, anchor)}" if word == "near" and anchor else rule
 
 
 def state_folder() -> Path:

@@ -10,7 +10,7 @@ from ..errors import ServerReadOnly, ServerUnreachable
 from ..model.ids import decode_id, id_in_shard, new_id
 from ..model.limits import MAX_BATCH
 from ..model.task import FINAL, Submission, state_word
-from ..near import resolve_near
+from ..near import is_near, resolve_near
 from ..settings import Settings
 from ..store.cluster import join_cluster
 from ..store.reads.cancel import CALLS_PER_ROUND_TRIP, cancel_tasks, cancel_words
@@ -106,7 +106,7 @@ class Requests:
         tasks were made; () if no app was read.
         """
         words: list[str] = []
-        if any(task.options.near for task in tasks):
+        if any(is_near(task.options) for task in tasks):
             tasks = self.do(partial(resolve_near, self.store, tasks), pauses)
         tasks = self._start_times.give(tasks)
         for batch in split_by_size(tasks):

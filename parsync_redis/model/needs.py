@@ -157,9 +157,8 @@ class Resources:
             (_resource_name(name, of_devices), parse_amount(name, value))
             for name, value in sorted((resources or {}).items())
         ]
-        if taken := next((name for name in labels or () if name.startswith(RESERVED)), None):
-            rule = f"names of labels do not begin with {' or '.join(RESERVED)}"
-            raise InvalidInput(f"label name {shown(taken)} is reserved: {rule}")
+        for name in labels or ():
+            refuse_reserved(name)
         marks = [
             (check_name("label name", name), text)
             for name, v in (labels or {}).items()
@@ -170,6 +169,13 @@ class Resources:
                 f"{size} resources and values of labels are too many: there may be {MAX_WORDS}"
             )
         return cls.made(count, amounts, [*marks, *reserved])
+
+
+def refuse_reserved(label: str) -> None:
+    """Raise InvalidInput for the name of a label that a user cannot set."""
+    if label.startswith(RESERVED):
+        rule = f"names of labels do not begin with {' or '.join(RESERVED)}"
+        raise InvalidInput(f"label name {shown(label)} is reserved: {rule}")
 
 
 def amounts_text(amounts: Iterable[tuple[str, int]]) -> str:

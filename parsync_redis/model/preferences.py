@@ -7,16 +7,20 @@ nodes of one bucket are equal, and the next rule decides among them (placement/p
 rule is one of the words of RULE_WORDS, which may have an argument behind `=`, or a label with a
 condition (model/condition.py), or a label with ranked values, `zone:a=0|b=2`: a node with another
 value has the last bucket. The text behind `prefer=` is a word of the kind, and what Redis stores.
+`near=ID` is never stored: submit replaces it by the node of that task (model/near.py).
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 from ..errors import InvalidInput
 from .condition import OPERATORS, conditions_of, is_condition, read_condition
-from .ids import check_name, close_to, shown
+from .ids import check_name, close_to, encode_id, shown
+from .near import NEAR_LABEL
+from .needs import refuse_reserved
 
 MAX_PREFERENCES: Final = 6
 """The maximum number of rules of one task."""
@@ -29,10 +33,14 @@ RULE_WORDS: Final[Mapping[str, str]] = {
     "cheap": "",
     "fresh": "",
     "score": "",
+    "near": "task id",
 }
-"""Each rule, and what its argument is: a noun of `check_name`; '' for a rule without one."""
+"""Each rule, and what its argument is: a noun of `check_name`, or a task id; '' for a rule without
+one."""
 
 _RANKED_VALUES: Final = re.compile(r"[\w./-]{1,63}=\d(?:\|[\w./-]{1,63}=\d)*", re.ASCII)
+_WRITTEN_RANKS: Final = re.compile(r"([^:=\s]+):([^:=,\s]+=\d+(?:,[^:=,\s]+=\d+)*)", re.ASCII)
+"""Ranked values of a label as people write them, `zone:a=0,b=2`."""
 _TEXT: Final = re.compile(r"[\w.:=|!<>*/%-]+(?:,[\w.:=|!<>*/%-]+)*", re.ASCII)
 """The text of preferences; lua/lib/task/line_check.lua has the same pattern."""
 
@@ -41,7 +49,7 @@ class SoftRule(NamedTuple):
     """One rule of a task, as the text of its kind has it.
 
     rule: a word of RULE_WORDS; 'label' for a condition, 'ranks' for ranked values.
-    argument: of a word, '' for none; else the name of the label.
+    argument: of a word, '' for none; the name of a node for 'near'; else the name of the label.
     condition: of the label, or the ranks of its values, 'a=0|b=2'.
     """
 
@@ -58,8 +66,9 @@ def are_preferences(text: str) -> bool:
 def preferences_text(preferences: Sequence[object]) -> str:
     """Return the text of the option `prefer`; raises InvalidInput.
 
-    preferences: words of rules, 'pack' or 'pack:gpu'; conditions, 'zone=a' or 'vram_gb>=24'; or
-        mappings of one label, {"zone": ["a", "b"]} or {"zone": {"a": 0, "b": 2}}.
+    preferences: words of rules, 'pack' or 'pack:gpu'; conditions, 'zone=a' or 'vram_gb>=24'; ranked
+        values, 'zone:a=0,b=2'; or mappings of one label, {"zone": ["a", "b"]} or {"zone": {"a": 0,
+        "b": 2}}.
     """
     words = [word for preference in preferences for word in _words_of(preference)]
     if len(words) > MAX_PREFERENCES:
@@ -80,13 +89,16 @@ def preferences_of(text: str) -> tuple[SoftRule, ...]:
 
 def _read(word: str) -> SoftRule | None:
     """Return a rule by its text; None if this version does not know the rule."""
-    name, colon, condition = word.partition(":")
-    if colon:
-        if is_condition(condition):
-            return SoftRule("label", name, condition)
-        return SoftRule("ranks", name, condition) if _RANKED_VALUES.fullmatch(condition) else None
-    rule, _, argument = word.partition("=")
-    return SoftRule(rule, argument) if rule in RULE_WORDS else None
+    name, _, argument = word.partition("=")
+    if ":" not in name:
+        is_rule = name in RULE_WORDS and name != "near"
+        return SoftRule(name, argument) if is_rule else None
+    name, _, condition = word.partition(":")
+    if name == NEAR_LABEL:
+        return SoftRule("near", unquote(condition))
+    if is_condition(condition):
+        return SoftRule("label", name, condition)
+    return SoftRule("ranks", name, condition) if _RANKED_VALUES.fullmatch(condition) else None
 
 
 def _words_of(preference: object) -> list[str]:
@@ -102,7 +114,10 @@ def _words_of(preference: object) -> list[str]:
     text = preference.strip()
     rule, colon, argument = text.partition(":")
     if rule in RULE_WORDS:
-        return [_of_rule(rule, argument) if colon else rule]
+        return [_of_rule(rule, argument if colon else None)]
+    if (ranks := _WRITTEN_RANKS.fullmatch(text)) is not None:
+        pairs = [pair.split("=") for pair in ranks[2].split(",")]
+        return _of_ranks(ranks[1], [(value, int(rank)) for value, rank in pairs])
     if (condition := read_condition(text)) is not None:
         name, sign, value = condition
         return _of_label(name, value if sign == "=" else {sign: value})
@@ -113,9 +128,13 @@ def _words_of(preference: object) -> list[str]:
     )
 
 
-def _of_rule(rule: str, argument: str) -> str:
-    """Return the word of a rule with an argument; raises InvalidInput."""
+def _of_rule(rule: str, argument: str | None) -> str:
+    """Return the word of a rule; raises InvalidInput. argument: None for none."""
     noun = RULE_WORDS[rule]
+    if rule == "near":
+        return f"{rule}={encode_id(argument or '')}"
+    if argument is None:
+        return rule
     if not noun:
         raise InvalidInput(f"preference {rule}:{argument} is not valid: {rule} has no argument")
     return f"{rule}={check_name(noun, argument)}"
@@ -123,17 +142,34 @@ def _of_rule(rule: str, argument: str) -> str:
 
 def _of_label(name: object, required: Any) -> list[str]:
     """Return the words of a preferred label; raises InvalidInput."""
-    check_name("label name", name)
-    if not isinstance(required, Mapping) or not _are_ranks(required):
-        return [f"{name}:{condition}" for condition in conditions_of(str(name), required, "prefer")]
-    for value, rank in required.items():
+    if isinstance(required, Mapping) and _are_ranks(required):
+        return _of_ranks(name, [*required.items()])
+    label = _label_name(name)
+    return [f"{label}:{condition}" for condition in conditions_of(label, required, "prefer")]
+
+
+def _of_ranks(name: object, ranks: Sequence[tuple[object, int]]) -> list[str]:
+    """Return the word of ranked values of a label; raises InvalidInput."""
+    label = _label_name(name)
+    words = dict[str, str]()
+    for value, rank in ranks:
         if not 0 <= rank <= MAX_RANK:
             raise InvalidInput(
-                f"prefer {name}: rank {shown(rank)} of {shown(value)} is not valid: it must be a "
+                f"prefer {label}: rank {shown(rank)} of {shown(value)} is not valid: it must be a "
                 f"whole number from 0, the best, to {MAX_RANK}"
             )
-    ranks = [f"{check_name('label value', value)}={rank}" for value, rank in required.items()]
-    return [f"{name}:{'|'.join(sorted(ranks))}"]
+        word = check_name("label value", value)
+        if word in words:
+            raise InvalidInput(f"prefer {label}: {shown(value)} has two ranks: each may have one")
+        words[word] = f"{word}={rank}"
+    return [f"{label}:{'|'.join(sorted(words.values()))}"]
+
+
+def _label_name(name: object) -> str:
+    """Return the checked name of a preferred label; raises InvalidInput."""
+    label = check_name("label name", name)
+    refuse_reserved(label)
+    return label
 
 
 def _are_ranks(required: Mapping[Any, Any]) -> bool:

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from ..errors import InvalidInput
 from ..model.ids import MAX_ID, shown
 from ..model.limits import MAX_BATCH
+from ..model.near import anchors_of
 from ..model.options import CLIENT_NAMES, OPTIONS, unknown_option
 from ..model.task import Submission
 from ..submission import Item, make_submission, numbered
@@ -169,9 +170,13 @@ def _checked(
 
 def _judge_near(submitter: KnownSubmitter, task: Submission) -> None:
     """Raise Forbidden if `near` names a task of somebody else."""
-    if task.options.near and not task.options.near.startswith(submitter.prefix):
-        rule = f"you may name only your own tasks, whose ids begin with {submitter.prefix!r}"
-        raise Forbidden(f"near={shown(task.options.near)}: {rule}")
+    options = task.options
+    named = [(f"near={shown(options.near)}", options.near)] if options.near else []
+    named += [(f"prefer {shown(f'near:{id}')}", id) for id in anchors_of(options.prefer)]
+    for subject, target_id in named:
+        if not target_id.startswith(submitter.prefix):
+            rule = f"you may name only your own tasks, whose ids begin with {submitter.prefix!r}"
+            raise Forbidden(f"{subject}: {rule}")
 
 
 def _options() -> Mapping[str, Mapping[str, Any]]:
@@ -179,10 +184,12 @@ def _options() -> Mapping[str, Mapping[str, Any]]:
     for option in OPTIONS:
         type = _TYPES[option.value]
         types = [type, "null"] if option.default in (None, "") else type
-        items = {"items": {"type": "string"}} if type == "array" else {}
+        items: dict[str, Any] = {"items": {"type": "string"}} if type == "array" else {}
         if option.name == "limits":
             types = ["array", "object"]
             items["additionalProperties"] = {"type": "integer"}
+        if option.name == "prefer":
+            items["items"] = {"type": ["string", "object"]}
         schemas[option.name] = {
             "type": types,
             **items,

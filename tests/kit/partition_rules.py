@@ -54,6 +54,9 @@ NEEDS = st.sampled_from(
         {"limits": "x"},
         {"limits": "x,y:1*2", "tenant": "a"},
         {"limits": "z"},
+        {"prefer": ["pack"]},
+        {"prefer": ["zone=a", {"rack": {"a": 0, "b": 2}}, "pack:gpu"], "strategy": "latency"},
+        {"prefer": ["vram_gb>=24"], "resources": {"gpu": 0.5}, "tenant": "a", "limits": "x"},
     ]
 )
 

@@ -95,6 +95,7 @@ def rare_calls(commands: Commands) -> dict[str, list[Call[Any]]]:
             commands.submit([Submission("dead", "work", b"", publication="c1")]),
             commands.submit([Submission("a", "work", b"", after=HELD.attempt)]),
             commands.submit([Submission("new", "work", b"", UNDER)]),
+            commands.submit([Submission("new", "work", b"", TaskOptions.of({"prefer": ["pack"]}))]),
         ],
         "take": [
             commands.take("s1", [("work slots=1", 9)]),

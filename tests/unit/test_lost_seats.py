@@ -17,6 +17,7 @@ from parsync_redis.scheduler.core.kind_group import KindGroup
 from parsync_redis.scheduler.core.large_kinds import LeastAsked
 from parsync_redis.scheduler.core.plan import Plan
 from parsync_redis.scheduler.core.seats import SeatFinder
+from parsync_redis.scheduler.core.unplaced_tasks import MAX_LOSSES
 from tests.kit.core_rig import (
     Queue,
     after_a_gap,
@@ -48,6 +49,20 @@ def test_a_lost_claim_is_tried_elsewhere_at_once_and_goes_back_if_there_is_no_ot
     assert after_a_gap(core).give_back == [("t1", "1@1", "undo")]
     assert core.in_flight == 0
     assert core.counters.conflicts == 3
+
+
+def test_a_task_that_loses_ten_claims_goes_back_though_there_are_more_seats() -> None:
+    core = make()
+    see(core, 0, [node("n", 20)], 20)
+    plan = waiting(core, 1).turn()
+    tried = 0
+    while plan.commit:
+        tried += len(plan.commit[0])
+        judge(core, plan, ClaimOutcome.CONFLICT)
+        plan = core.plan()
+    assert tried == MAX_LOSSES
+    assert plan.give_back == [("t1", "1@1", "undo")]
+    assert core.in_flight == 0
 
 
 def test_a_task_that_lost_its_seat_gets_the_next_one_and_is_taken_once() -> None:

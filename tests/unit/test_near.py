@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from parsync_redis import Infeasible, InvalidInput
+from parsync_redis.model.ids import encode_id
 from parsync_redis.model.near import near_label, near_of, settled
 from parsync_redis.model.needs import Resources, are_needs, parse_needs
 from parsync_redis.model.node import Node
 from parsync_redis.model.options import TaskOptions
+from parsync_redis.model.preferences import SoftRule, preferences_of
 from parsync_redis.model.replies import Snapshot
 from parsync_redis.model.task import Submission, TaskState
 from parsync_redis.near import near_node, resolve_near
@@ -138,3 +140,38 @@ def test_a_node_that_can_never_hold_the_task_is_named_with_what_it_lacks(fake_st
     with pytest.raises(Infeasible, match=why):
         resolve_near(fake_store, [wants("a", resources={"gpu": 2})])
     assert resolve_near(fake_store, [wants("a", resources={"gpu": 2}, wait_for_capacity=True)])
+
+
+def wishes(*tasks: str) -> Submission:
+    prefer = ["zone=a", *(f"near:{task}" for task in tasks)]
+    return Submission("x", "work", b"", TaskOptions.of({"prefer": prefer}))
+
+
+def test_a_wish_to_be_near_becomes_the_node_in_the_preferences(fake_store):
+    drive = Driver(fake_store)
+    drive.bring(TaskState.RUNNING, "a")
+    drive.bring(TaskState.SUCCEEDED, encode_id("b: 1,2"))
+    (task,) = resolve_near(fake_store, [wishes("a", "b: 1,2")])
+    assert task.options.prefer == "zone:a,parsync.near:n1", "each node comes once"
+    assert task.options.needs.text == "slots=1", "it is no requirement"
+    assert near_node(fake_store, wishes("a").options) == task.options
+    assert preferences_of(task.options.prefer)[-1] == SoftRule("near", "n1")
+    assert resolve_near(fake_store, [task]) == [task], "a retry keeps the node"
+
+
+@pytest.mark.parametrize(
+    ("near", "why"),
+    [
+        ("unknown", "no task with that id is known, or it is forgotten"),
+        ("x", "a task cannot be near itself"),
+        ("waits", "it must be the id of a task that runs or has run; that one has had no node yet"),
+    ],
+)
+def test_a_wish_to_be_near_a_task_without_a_node_is_refused_as_the_need_is(
+    fake_store, near: str, why: str
+):
+    Driver(fake_store).submit("waits")
+    with pytest.raises(InvalidInput, match=f"^prefer 'near:{near}' is not valid: {why}$"):
+        resolve_near(fake_store, [wishes(near)])
+    successor = wishes(near)._replace(after="1@1")
+    assert resolve_near(fake_store, [successor])[0].options.prefer == "zone:a"

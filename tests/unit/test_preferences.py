@@ -1,10 +1,16 @@
 """The option `prefer`: its text, and the buckets into which each rule puts nodes."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from celery import Celery
+from typer.testing import CliRunner
 
+from parsync_redis import Parsync
+from parsync_redis.cli import app as cli_app
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.needs import Resources
@@ -18,6 +24,12 @@ from parsync_redis.placement.preferences.preference import (
     NodesNow,
     fifths,
 )
+from parsync_redis.serve.body import make_tasks
+from parsync_redis.serve.rate import RateBucket
+from parsync_redis.serve.rights import Rights
+from parsync_redis.serve.submitters import KnownSubmitter
+from parsync_redis.settings import load_rules
+from parsync_redis.submission import make_submission
 
 TEXTS: list[tuple[list[Any], str]] = [
     (["pack"], "pack"),
@@ -27,6 +39,7 @@ TEXTS: list[tuple[list[Any], str]] = [
     (["zone in b, a", "spot not exists"], "zone:a|b,spot:!*"),
     ([{"zone": ["a", "b"]}], "zone:a|b"),
     ([{"zone": {"b": 2, "a": 0}}], "zone:a=0|b=2"),
+    (["zone:b=2,a=0"], "zone:a=0|b=2"),
     ([{"vram_gb": {">=": 8}}], "vram_gb:>=8"),
 ]
 
@@ -55,6 +68,9 @@ def test_a_rule_that_this_version_does_not_know_is_passed_over() -> None:
         (["score:x"], "score has no argument"),
         (["pack:GPU"], "resource name 'GPU' is not valid"),
         ([" "], "it must be a rule"),
+        (["zone:a=0,a=1"], "prefer zone: 'a' has two ranks"),
+        (["parsync.near=n1"], "label name 'parsync.near' is reserved"),
+        (["near"], "task id '' is not valid"),
         ([{"zone": {"a": 10}}], "a whole number from 0, the best, to 9"),
         ([{"zone": {}}], "prefer zone has no operator"),
         (["vram_gb>=x"], "prefer vram_gb: >= 'x' is not valid"),
@@ -69,10 +85,47 @@ def test_a_preference_that_is_wrong_is_refused_with_what_would_be_right(
         TaskOptions.of({"prefer": preferences})
 
 
+def work() -> None:
+    """Do nothing, as a task."""
+
+
+@pytest.mark.parametrize("rule", ["pak", "parsync.near=n1", "score:x", "zone:a=10"])
+def test_a_wrong_preference_is_the_same_sentence_wherever_it_is_given(
+    rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PARSYNC_URL", "redis://127.0.0.1:1/0")
+    with pytest.raises(InvalidInput) as refused:
+        TaskOptions.of({"prefer": [rule]})
+    sentence = str(refused.value)
+    command_line = CliRunner().invoke(cli_app, ["submit", "work", "--prefer", rule])
+    assert (command_line.exit_code, command_line.stderr) == (2, f"error: {sentence}\n")
+    submitter = KnownSubmitter(
+        "shop", Rights(token_sha256=["0" * 64], names=["*"]), RateBucket(1, 1)
+    )
+    task = {"name": "work", "prefer": [rule]}
+    rules = tmp_path / "parsync.toml"
+    rules.write_text(f'[place]\n"work" = {{prefer = ["{rule}"]}}\n')
+    app = Celery("unit", broker="redis://127.0.0.1:1/0", set_as_current=False)
+    Parsync(app)
+    known = app.task(name="work", shared=False, parsync=True)(work)
+    ways: list[Callable[[], object]] = [
+        lambda: make_submission(task),
+        lambda: make_tasks(submitter, [task], False, lambda: "shop:1"),
+        lambda: load_rules(rules),
+        lambda: app.task(shared=False, parsync={"prefer": [rule]})(work),
+        lambda: known.apply_async(parsync={"prefer": [rule]}),
+        lambda: app.send_task("work", parsync={"prefer": [rule]}),
+    ]
+    for way in ways:
+        with pytest.raises(InvalidInput) as refused:
+            way()
+        assert str(refused.value).endswith(sentence), "nothing was sent: no server is there"
+
+
 def nodes(*offers: Resources, free: list[int], **more: Any) -> NodesNow:
     """Return what preferences read of nodes with these offers and free slots."""
     columns = Columns(list(offers))
-    left = more.pop("left", columns.amounts)
+    amounts_left = more.pop("amounts_left", columns.amounts)
     scores = np.array(more.pop("scores", [1.0] * len(offers)))
     cluster = ClusterNow(fifths(scores), more.pop("scarce", frozenset()), lambda _: more["used"])
     names = [f"n{index}" for index in range(len(offers))]
@@ -80,7 +133,7 @@ def nodes(*offers: Resources, free: list[int], **more: Any) -> NodesNow:
         columns,
         lambda name: names.index(name) if name in names else -1,
         np.array(free),
-        left,
+        amounts_left,
         scores,
         cluster,
         more.get("place_in_turn", 0),
@@ -101,7 +154,7 @@ def test_pack_prefers_the_node_of_which_least_would_be_left() -> None:
     gpus = Resources.of(8, devices={"gpu": range(4)})
     left = {"gpu@0": np.array([1000, 0]), "gpu@1": np.array([1000, 1000])}
     left |= {"gpu@2": np.array([1000, 0]), "gpu@3": np.array([1000, 0])}
-    now = nodes(gpus, gpus, free=[8, 8], left=left)
+    now = nodes(gpus, gpus, free=[8, 8], amounts_left=left)
     needs = Resources.needed(1, {"gpu": 1})
     assert buckets("pack=gpu", now, needs) == [3, 0]
     assert buckets("pack", now, needs) == [3, 0], "the scarcest amount counts"
@@ -135,6 +188,21 @@ def test_score_prefers_the_best_fifth_and_fresh_the_partition_that_was_read_last
     assert buckets("score", now) == [4, 4, 3, 3, 2, 2, 1, 1, 0, 0]
     assert buckets("score", nodes(*[Resources.of(1)] * 3, free=[1] * 3)) == [0, 0, 0]
     assert buckets("fresh", now) == [2] * 10
+
+
+def test_near_prefers_the_node_of_the_other_task() -> None:
+    now = nodes(*[Resources.of(1)] * 3, free=[1] * 3)
+    assert buckets("parsync.near:n1", now) == [1, 0, 1]
+    assert buckets("parsync.near:gone", now) == [1, 1, 1], "a node that left is no preference"
+    assert rules_of("near=a") == rules_of(""), "a task whose node nobody looked up"
+
+
+def test_latency_puts_fresh_before_the_rules_of_a_task_and_each_rule_comes_once() -> None:
+    for text in ("pack,score", "pack,fresh,score"):
+        assert [rule.name for rule in rules_of(text, latency=True, last="n1")] == [
+            *("not kept back", "elsewhere", "fresh", "pack", "score")
+        ]
+    assert [rule.name for rule in rules_of("", latency=True)] == ["not kept back"]
 
 
 def test_scarce_resources_are_kept_back_and_the_last_node_is_avoided() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsync_redis.model.claim import ClaimOutcome
+from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.explanation import Ranked
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.needs import Resources
@@ -16,8 +16,15 @@ from parsync_redis.model.node import Node
 from parsync_redis.model.options import Strategy
 from parsync_redis.model.preferences import preferences_text
 from parsync_redis.model.replies import Snapshot
+from parsync_redis.scheduler.core.claim_outcomes import (
+    CLAIMS_OF_PERIOD,
+    LOST_OF_PERIOD,
+    MAX_WIDTH,
+    PERIODS_OF_WIDTH,
+    Width,
+)
 from parsync_redis.scheduler.core.core import Core
-from tests.kit.core_rig import Queue, claims_of, judge, make
+from tests.kit.core_rig import Queue, claims_of, judge, judge_each, make
 
 SLOTS = 4
 
@@ -90,6 +97,15 @@ def test_latency_puts_freshness_before_the_preferences() -> None:
     assert nodes_of(core, 1, ["zone=a"], Strategy.LATENCY) == ["b"]
 
 
+def test_adaptive_puts_freshness_before_the_preferences_while_delays_are_long() -> None:
+    for strategy in ("", "adaptive"):
+        core = make(2, Strategy.ADAPTIVE)
+        cluster(core, {"a": (4, A)}, {"b": (4, B)})
+        assert nodes_of(core, 1, ["zone=a"], strategy) == ["a"]
+        core.selector.observe([60.0])
+        assert nodes_of(core, 1, ["zone=a"], strategy) == ["b"]
+
+
 def test_a_task_that_runs_again_goes_elsewhere_before_its_preferences_count() -> None:
     core = make()
     cluster(core, {"a": (4, A), "b": (4, B)})
@@ -154,3 +170,70 @@ def test_many_tasks_get_the_best_seats_together(count: int) -> None:
     places = nodes_of(core, count, [{"zone": {"a": 0, "b": 1}}])
     ranks = [{"a": 0, "b": 1, "c": 2}[place[0]] for place in places]
     assert sorted(ranks) == ([0] * 8 + [1] * 4 + [2] * 4)[:count]
+
+
+def judged(width: Width, share: float, periods: int = 1) -> None:
+    """Let a width see whole periods in which this share of the claims is lost."""
+    for _ in range(periods):
+        if not share:
+            for _ in range(CLAIMS_OF_PERIOD):
+                width.on_judged(won=True)
+            continue
+        for _ in range(LOST_OF_PERIOD):
+            for _ in range(round(1 / share) - 1):
+                width.on_judged(won=True)
+            width.on_judged(won=False)
+
+
+def test_tasks_choose_among_more_seats_only_while_that_lowers_the_share_of_lost_claims() -> None:
+    width = Width()
+    judged(width, 0.0, 3)
+    assert width.seats == 1
+    judged(width, 0.1)
+    assert width.seats == 2
+    judged(width, 0.05)
+    assert width.seats == 4, "the doubling helped, and claims are still lost"
+    judged(width, 0.05)
+    assert width.seats == 2, "the second doubling did not help"
+    judged(width, 0.05, PERIODS_OF_WIDTH - 1)
+    assert width.seats == 2, "it rests"
+    judged(width, 0.05)
+    assert width.seats == 4, "it is tried again"
+    judged(width, 0.04, 3)
+    assert width.seats == MAX_WIDTH
+    judged(width, 0.0, 2)
+    assert width.seats == 1, "claims are not lost any more"
+
+
+def lose_claims(core: Core, kind: Kind) -> None:
+    """Let the core lose 30 claims in a row for a kind, and 30 of the next 42."""
+    cluster(core, {f"x{i}": (SLOTS, A) for i in range(50)})
+    queue = Queue(core).add(kind.text, LOST_OF_PERIOD)
+    queue.tell()
+    verdicts = {ClaimOutcome.HELD: Verdict(ClaimOutcome.HELD, "1")}
+    verdicts[ClaimOutcome.CONFLICT] = Verdict(ClaimOutcome.CONFLICT, "x")
+    plan = queue.turn()
+    for held, lost in ((0, 30), (12, 18), (6, 12), (12, 0)):
+        words = [ClaimOutcome.CONFLICT] * lost + [ClaimOutcome.HELD] * held
+        judge_each(core, plan, [verdicts[word] for word in words])
+        plan = core.plan(confirm=False)
+    assert not core.in_flight
+
+
+def test_only_the_last_rule_gives_way_and_only_a_rule_about_room_or_score() -> None:
+    """4 tasks that choose among 4 seats each have all 14 seats to choose from."""
+    for prefer, expected in (
+        (["zone=a", "spread"], {"a-full", "a-empty"}),
+        (["spread", "zone=a"], {"a-empty"}),
+        (["spread"], {"a-full", "a-empty", "b-full", "b-empty"}),
+        ([], {"a-full", "a-empty", "b-full", "b-empty"}),
+    ):
+        core = make()
+        nodes = {"a-full": (3, A), "a-empty": (4, A), "b-full": (3, B), "b-empty": (4, B)}
+        kind = Kind("work", "slots=1", prefer=preferences_text(prefer))
+        lose_claims(core, kind)
+        places = set[str]()
+        for _ in range(8):
+            cluster(core, nodes)
+            places |= {*nodes_of(core, 4, prefer)}
+        assert places == expected, prefer

@@ -62,6 +62,7 @@ def made(fields, **task):
             "priority": 5,
             "max_starts": 4,
             "strategy": "latency",
+            "prefer": ["near:shop:1", {"zone": {"a": 0}}, "pack"],
             "wait_for_capacity": True,
         },
         {"resources": {"mem": "4GiB", "gpu.mem": 2**33, "gpu": "500m"}},
@@ -110,6 +111,10 @@ def test_a_submitter_may_ask_for_what_its_table_has(task):
         (
             {"tolerate": ["spot", "dear"]},
             "you may not use tolerate='dear': your taints to tolerate are spot",
+        ),
+        (
+            {"prefer": ["pack", "near:other:1"]},
+            "prefer 'near:other:1': you may name only your own tasks, whose ids begin with 'shop:'",
         ),
         (
             {"tenant": "sales"},

@@ -45,12 +45,17 @@ class SimCluster:
             [_as_node(node) for node in partition.nodes.values()] for partition in self.partitions
         ]
 
-    def submit(self, group: int, id: str, at_s: float, slots: int = 1) -> None:
-        """Submit a task of a group; tasks of several slots have a task name of their own."""
+    def submit(self, group: int, id: str, at_s: float, slots: int = 1, prefer: str = "") -> None:
+        """Submit a task of a group; tasks of several slots have a task name of their own.
+
+        prefer: its soft rules, as a kind has them, 'pack,score'.
+        """
         self.store.now_ms = round(at_s * 1000)
-        self.queues[group].admit(
-            id, JOB if slots == 1 else Job(Kind(f"work{slots}", f"slots={slots}").text, b"")
-        )
+        job = JOB
+        if slots > 1 or prefer:
+            name = WORK_KIND.name if slots == 1 else f"work{slots}"
+            job = Job(Kind(name, f"slots={slots}", prefer=prefer).text, b"")
+        self.queues[group].admit(id, job)
 
     def waiting(self, group: int) -> int:
         """Return the number of a group's tasks that wait to be taken."""

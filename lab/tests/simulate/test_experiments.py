@@ -232,8 +232,10 @@ def test_runs_that_are_compared_have_the_same_nodes_and_the_same_arrivals(
             super().__init__(*args)
             clusters.append((self.score, []))
 
-        def submit(self, group: int, id: str, at_s: float, slots: int = 1) -> None:
-            super().submit(group, id, at_s, slots)
+        def submit(
+            self, group: int, id: str, at_s: float, slots: int = 1, prefer: str = ""
+        ) -> None:
+            super().submit(group, id, at_s, slots, prefer)
             clusters[-1][1].append(at_s)
 
     monkeypatch.setattr(simulation, "SimCluster", Seen)

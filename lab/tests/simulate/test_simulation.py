@@ -30,6 +30,7 @@ from parsync_lab.simulate.runs import merge, merge_with_interval
 from parsync_lab.simulate.simulation import Simulation
 from parsync_lab.simulate.workload import Arrival, Listed, Poisson
 from parsync_redis.model.options import Strategy
+from parsync_redis.scheduler.core import claim_outcomes
 from parsync_redis.scheduler.core.freshness import partitioned
 
 
@@ -236,3 +237,26 @@ def test_the_queue_of_a_second_is_the_mean_over_its_ticks() -> None:
         measure.see_load(at_s, [0], [waiting])
     assert measure.series()["all"]["waiting"] == [20.0, 200.0]
     assert measure.summary([Phase("both", 2.0, (1.0,))])["both"]["all"]["waiting"] == 80.0
+
+
+@pytest.mark.parametrize("most", [1, 4])
+def test_four_schedulers_that_pack_lose_fewer_claims_when_the_last_rule_gives_way(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """60 nodes of 10 slots, three quarters in use, and four schedulers that act at the same ticks."""
+    monkeypatch.setattr(claim_outcomes, "MAX_WIDTH", most)
+    parameters = Parameters(
+        schedulers=4, partitions=8, slots=600, rate=225.0, scale=1.0, amplifier=8.0, sharpness=4.0
+    )
+    rng = np.random.default_rng(1)
+    starts_s = np.sort(rng.uniform(0, 30, 6750)).tolist()
+    tasks = [Arrival(at_s, float(rng.exponential(2.0)), prefer="pack") for at_s in starts_s]
+    simulation = Simulation(
+        parameters, [SchedulerGroup("all", 4)], [Listed(tasks)], np.random.SeedSequence(1)
+    )
+    measure = simulation.run(30.0)
+    series: dict[str, list[Any]] = measure.series()["all"]
+    lost = np.mean(series["conflict_fraction"][20:])
+    used = {node for partition in simulation.cluster.partitions for node, _ in partition.leases}
+    print(f"width {most}: {lost:.3f} of the last claims are lost, {60 - len(used)} nodes are empty")
+    assert lost > 0.05 if most == 1 else lost < 0.03

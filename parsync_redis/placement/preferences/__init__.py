@@ -10,6 +10,7 @@ from .marks import (
     ElsewherePreference,
     FreshPreference,
     LabelPreference,
+    NearPreference,
     RankPreference,
     ScarcePreference,
     ScorePreference,
@@ -23,6 +24,7 @@ _WORDS: Final[Mapping[str, Callable[[str], Preference]]] = {
     "cheap": lambda _: CheapPreference(),
     "fresh": lambda _: FreshPreference(),
     "score": lambda _: ScorePreference(),
+    "near": NearPreference,
 }
 """The classes of RULE_WORDS (model/preferences.py), made with the argument."""
 
@@ -53,5 +55,7 @@ def rules_of(text: str, latency: bool = False, last: str = "") -> Sequence[Prefe
     last: the node that the task avoids, '' for none.
     """
     elsewhere = (ElsewherePreference(last),) if last else ()
-    fresh = (FRESH,) if latency and text else ()
-    return (SCARCE, *elsewhere, *fresh, *wishes_of(text))
+    wishes = wishes_of(text)
+    if latency and wishes:
+        wishes = (FRESH, *(rule for rule in wishes if rule.name != FRESH.name))
+    return (SCARCE, *elsewhere, *wishes)

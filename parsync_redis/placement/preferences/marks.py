@@ -43,6 +43,27 @@ class LabelPreference(Preference):
         return f"not {self.name}" if bucket else self.name
 
 
+class NearPreference(Preference):
+    """Prefers the node where another task runs or ran last, as submit found it."""
+
+    def __init__(self, node: str) -> None:
+        """node: its name; it may be a node that is not there any more."""
+        self.name = f"near:{node}"
+        self._node = node
+
+    def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:
+        """Return 0 for the node, else 1."""
+        buckets = nodes.everyone() + 1
+        index = nodes.index_of(self._node)
+        if index >= 0:
+            buckets[index] = 0
+        return buckets
+
+    def sentence(self, bucket: int) -> str:
+        """Say whether it is the node."""
+        return f"it is {'not ' if bucket else ''}node {self._node}"
+
+
 class RankPreference(Preference):
     """Prefers some values of a label to other values, as the task ranks them."""
 
@@ -104,6 +125,7 @@ class ScorePreference(Preference):
     """Prefers nodes of a high score, in fifths of all nodes."""
 
     name = "score"
+    gives_way = True
 
     def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:
         """Return the fifth of each node's score, 0 the best fifth."""

@@ -5,26 +5,19 @@ Preferences are the soft rules of Protean (Hadary et al., OSDI 2020), beside its
 nothing to later rules, and all schedulers would choose the same node.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from ...model.amount import THOUSANDTHS
 from ...model.needs import Resources
 from ..columns import Columns
 from ..strategy import Floats, Ints
-
-if TYPE_CHECKING:
-    from .warm import Ring
-
-Hashes = npt.NDArray[np.uint64]
+from .ring import Hashes, NodeRing
 
 MAX_BUCKET: Final = 63
 """The largest number of a bucket; a larger number counts as this one."""
@@ -40,13 +33,13 @@ class ClusterNow:
     score_bounds: the scores that part the nodes into fifths, ascending.
     scarce: the resources and kinds of devices that fewer than half of the nodes declare.
     used_by: returns for a label by value the part of the nodes' slots that is in use, 0.0 to 1.0.
-    ring: returns the ring of a key (warm.py) for tasks of the needs in question.
+    ring: returns the ring of a key (ring.py) for tasks of the needs in question.
     """
 
     score_bounds: Floats = field(default_factory=lambda: np.zeros(0))
     scarce: frozenset[str] = frozenset()
     used_by: Callable[[str], Mapping[str, float]] = lambda _: {}
-    ring: Callable[[str], Ring] | None = None
+    ring: Callable[[str], NodeRing] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +48,7 @@ class NodesNow:
 
     index_of: the index of a node by its name; -1 for a node of another partition.
     free: number of free slots.
-    left: by resource, what is free, in thousandths.
+    amounts_left: by resource, what is free, in thousandths.
     scores: of the nodes.
     place_in_turn: how many partitions were read after this partition.
     hashes: of the names of the nodes.
@@ -64,7 +57,7 @@ class NodesNow:
     columns: Columns
     index_of: Callable[[str], int]
     free: Ints
-    left: Mapping[str, Ints]
+    amounts_left: Mapping[str, Ints]
     scores: Floats
     cluster: ClusterNow
     place_in_turn: int = 0
@@ -85,7 +78,7 @@ class NodesNow:
             free = self.free * THOUSANDTHS
         else:
             total = self.columns.total(name)
-            free = self.columns.sum(self.left, name)
+            free = self.columns.sum(self.amounts_left, name)
         return np.where(total > 0, (free - needed) / np.maximum(total, 1), 1.0)
 
 
@@ -125,11 +118,13 @@ class Preference(ABC):
     name: for people, different for different rules.
     lasts: how long its buckets are right.
     reads_needs: its buckets depend on the needs of the task.
+    gives_way: as the last rule of a task, it gives way where schedulers lose claims to each other.
     """
 
     name: str
     lasts: Lasts = Lasts.OFFERS
     reads_needs: bool = False
+    gives_way: bool = False
 
     @abstractmethod
     def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:

@@ -42,6 +42,7 @@ class PackPreference(Preference):
 
     lasts = Lasts.FREE
     reads_needs = True
+    gives_way = True
 
     def __init__(self, amount: str = "") -> None:
         """amount: the resource that counts alone; '' for slots and all that the task needs."""
@@ -76,6 +77,7 @@ class SpreadPreference(Preference):
     """
 
     reads_needs = True
+    gives_way = True
 
     def __init__(self, label: str = "") -> None:
         """label: nodes with the same value of this label count together; '' for each node alone."""

@@ -1,7 +1,8 @@
 """The candidates of a task: the seats that the hard rules leave, ranked by the soft rules.
 
 The best candidates are equal by all rules. Among them the seats of the partition that was read last
-go first, because few claims are lost there, and then the score decides by chance.
+go first, because few claims are lost there, and then the score decides by chance. Where claims are
+lost all the same, tasks choose among more seats (claim_outcomes.py): the last rule gives way.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from ...placement.preferences.preference import MAX_BUCKET
 from ...placement.strategy import Ints
 from .partition import Seats
 
@@ -44,12 +46,16 @@ class Candidates:
     """The seats for tasks of equal needs and wishes.
 
     groups: the partitions with seats, in the order in which seats of the same rank are taken.
+    kept_back_from: seats of this rank and higher ranks are kept back for other tasks.
+    width: among how many seats each task chooses.
     """
 
-    def __init__(self, groups: Sequence[Sequence[Seats]], kept_back_from: int) -> None:
-        """kept_back_from: seats of this rank and higher ranks are kept back for other tasks."""
+    def __init__(
+        self, groups: Sequence[Sequence[Seats]], kept_back_from: int, width: int = 1
+    ) -> None:
         self._groups = [group for group in groups if group]
         self._kept_back_from = kept_back_from
+        self._width = width
 
     def count(self, kept_back: bool = True) -> int:
         """Return the number of seats, with those that are kept back, or without."""
@@ -61,14 +67,20 @@ class Candidates:
     def best(self, count: int) -> Sequence[Sequence[Seats]]:
         """Return lists with the best `count` seats; all seats of a list go before the next list.
 
-        The seats of all lists but the first are equal by all rules, and may be more than `count`.
+        The seats of all lists but the first are equal by all rules, or by all but the last rule if
+        tasks choose among more seats; and they may be more than `count`.
         """
         all_seats = [*chain.from_iterable(self._groups)]
         if all(seats.ranks is None for seats in all_seats):
             return self._groups
-        last = _worst_of_best([_ranks(seats) for seats in all_seats], count)
-        lists = [[_between(seats, 0, last) for seats in all_seats]] if last else []
-        lists += [[_between(seats, last, last + 1) for seats in group] for group in self._groups]
+        ranks = [_ranks(seats) for seats in all_seats]
+        low = _worst_of_best(ranks, count)
+        high = low
+        if self._width > 1:
+            high = min(_worst_of_best(ranks, count * self._width), low | MAX_BUCKET)
+            low &= ~MAX_BUCKET
+        lists = [[_between(seats, 0, low) for seats in all_seats]] if low else []
+        lists += [[_between(seats, low, high + 1) for seats in group] for group in self._groups]
         nonempty = [[seats for seats in of_list if len(seats.leads)] for of_list in lists]
         return [of_list for of_list in nonempty if of_list]
 

@@ -1,10 +1,12 @@
 """The lessons of a scheduler from the verdicts on its claims.
 
-The scheduler counts merged claims, chooses how many tasks go into a call, confirms won claims, and
-finds nodes that refuse claims which the present state allows.
+The scheduler counts merged claims, chooses how many tasks go into a call and among how many seats a
+task with preferences chooses, confirms won claims, and finds nodes that refuse claims which the
+present state allows.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ...model.claim import ClaimOutcome, Verdict
@@ -13,6 +15,8 @@ from ...model.limits import MAX_BATCH
 from ...model.place import Place
 from ...model.printable import printable
 from ...model.replies import Judged, Snapshot
+from ...model.task import Taken
+from .offers import keep
 
 
 class KnownVersions:
@@ -72,6 +76,87 @@ class CallSize:
             self.tasks = max(MIN_TASKS, self.tasks // 2)
         elif self._lost < MAX_LOST_SHARE / 2:
             self.tasks = min(MAX_BATCH, self.tasks * 2)
+
+
+MAX_WIDTH: Final = 4
+"""Maximum number of seats among which a task chooses: more would switch its last rule off."""
+LOST_OF_PERIOD: Final = 30
+CLAIMS_OF_PERIOD: Final = 2000
+"""A period ends with so many lost claims or so many claims, whichever comes first."""
+LEAST_GAIN: Final = 0.1
+"""A doubling stays if it lowers the share of lost claims by this part of the share."""
+PERIODS_OF_WIDTH: Final = 10
+"""Number of periods after which a doubling that did not help is tried again."""
+
+
+@dataclass(slots=True)
+class Width:
+    """Among how many seats a task chooses: 1, 2 or 4.
+
+    Protean (Hadary et al., OSDI 2020) lets its candidate sets grow with conflicts; here they grow
+    only while that helps.
+
+    claims, lost: of this period.
+    share_before: the share of lost claims in the period before a doubling; 0 if none is on trial.
+    rest: number of periods before the next doubling.
+    """
+
+    seats: int = 1
+    claims: int = 0
+    lost: int = 0
+    share_before: float = 0.0
+    rest: int = 0
+
+    def on_judged(self, won: bool) -> None:
+        """Take in the verdict on one claim; change the width at the end of a period."""
+        self.claims += 1
+        self.lost += not won
+        if self.lost >= LOST_OF_PERIOD or self.claims >= CLAIMS_OF_PERIOD:
+            self._on_period(self.lost / self.claims)
+            self.claims = 0
+            self.lost = 0
+
+    def _on_period(self, share: float) -> None:
+        """Change the width by the share of lost claims in the period that ends."""
+        helps = not self.share_before or share <= (1 - LEAST_GAIN) * self.share_before
+        self.share_before = 0.0
+        self.rest -= self.rest > 0
+        if not helps:
+            self.seats //= 2
+            self.rest = PERIODS_OF_WIDTH
+        elif share > MAX_LOST_SHARE and self.seats < MAX_WIDTH and not self.rest:
+            self.share_before = share
+            self.seats *= 2
+        elif share < MAX_LOST_SHARE / 2 and self.seats > 1:
+            self.seats //= 2
+
+
+class Widths:
+    """The width for tasks of each combination of needs and preferences."""
+
+    def __init__(self) -> None:
+        self._widths: dict[tuple[str, str], Width] = {}
+
+    def of(self, needs: str, prefer: str) -> int:
+        """Return among how many seats tasks of these needs and preferences choose.
+
+        From then on the verdicts on their claims count.
+        """
+        width = self._widths.get((needs, prefer))
+        if width is None:
+            width = Width()
+            keep(self._widths, (needs, prefer), width)
+        return width.seats
+
+    def on_judged(self, judged: Judged, claimed: Mapping[str, Taken]) -> None:
+        """Take in the verdicts on claims. claimed: by id, the tasks of unjudged claims."""
+        if not self._widths:
+            return
+        for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
+            task = claimed.get(claim.task)
+            width = task and self._widths.get((task.kind.needs, task.kind.prefer))
+            if width:
+                width.on_judged(verdict.won)
 
 
 class WonClaims:

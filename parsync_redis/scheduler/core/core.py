@@ -181,6 +181,7 @@ class Core:
         partition = self.view.partitions[judged.partition]
         freshness = self._freshness
         claimed = self._placer.unplaced.claimed
+        losses = self._placer.unplaced.losses
         delays_s = list[float]()
         lost = 0
         changed = False
@@ -189,6 +190,7 @@ class Core:
         since_ms = 0
         amounts_held = ""
         self._placer.choices.on_judged(judged, now_s)
+        self._placer.widths.on_judged(judged, claimed)
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
             task = claimed.pop(claim.task, None)
             if verdict is not verdict_before:  # most verdicts are one object
@@ -199,6 +201,8 @@ class Core:
             if won:
                 self.won.unconfirmed.append(claim.won(since_ms, amounts_held))
                 if task is not None:
+                    if losses:
+                        losses.pop(task.id, None)
                     waited_ms = max(0, since_ms - task.ready_ms)
                     delays_s.append(waited_ms / 1000)
                     self.waits.add(task.kind.name, waited_ms)
@@ -209,7 +213,7 @@ class Core:
             elif freshness.asks or verdict.word is not ClaimOutcome.CONFLICT:
                 freshness.to_read.add(judged.partition)
             if task is not None:
-                self._placer.unplaced.seatless.append(task)
+                self._placer.unplaced.on_lost(task)
         if changed:
             self._on_changed(partition)
         self.selector.observe(delays_s)

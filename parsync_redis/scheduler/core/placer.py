@@ -11,7 +11,6 @@ waiting seat that this scheduler sees, and in a full cluster such a seat comes s
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from math import inf
@@ -25,6 +24,7 @@ from ...model.options import Strategy
 from ...model.task import Taken
 from ...placement.strategy import StrategySelector
 from .candidates import NO_SEATS, Candidates
+from .claim_outcomes import Widths
 from .freshness import Freshness, PartitionOrder
 from .kind_group import GroupKey, KindGroup, WaitingKind
 from .large_kinds import LeastAsked
@@ -34,6 +34,7 @@ from .plan import Plan
 from .queue import QueueCopy
 from .seats import SeatFinder, sample_seats, split_off
 from .turns import gives_way, larger_fitting, turns_of
+from .unplaced_tasks import UnplacedTasks
 from .view import View
 
 
@@ -45,27 +46,6 @@ def by_kind(tasks: Iterable[Taken]) -> dict[Kind, list[Taken]]:
     return tasks_by_kind
 
 
-@dataclass(slots=True)
-class UnplacedTasks:
-    """The tasks that this scheduler has taken and not placed.
-
-    claimed: by id, tasks whose claims are not judged yet.
-    seatless: tasks that need another seat.
-    doubtful: tasks whose claims got no answer, so that nobody knows whether the claims won; these
-        tasks go back.
-    """
-
-    claimed: dict[str, Taken]
-    seatless: list[Taken]
-    doubtful: list[Taken] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.claimed) + len(self.seatless) + len(self.doubtful)
-
-    def __iter__(self) -> Iterator[Taken]:
-        return chain(self.claimed.values(), self.seatless, self.doubtful)
-
-
 class Placer:
     """Turns what waits into claims.
 
@@ -75,6 +55,7 @@ class Placer:
     choices: why some tasks got their places.
     ticks: number of ticks until now.
     ticks_of_gap: number of ticks in a gap.
+    widths: among how many seats tasks with preferences choose.
     least: tells which tasks are large.
     left_behind: the shards with tasks that have seats, but that one round trip could not take.
     """
@@ -96,7 +77,8 @@ class Placer:
         self._freshness = freshness
         self._selector = selector
         self._rng = rng
-        self._finder = SeatFinder(view, freshness, orders, rng)
+        self.widths = Widths()
+        self._finder = SeatFinder(view, freshness, orders, rng, self.widths)
         self.unplaced = UnplacedTasks({}, [])
         self.changed: set[int] = set()
         self.ticks = 0
@@ -224,17 +206,17 @@ class Placer:
     def retry(self) -> None:
         """Claim other seats for tasks without a seat.
 
-        Give back tasks that found none for a whole gap. Their takes are undone, because no claim of
-        theirs has won. While nodes are read, all tasks are kept: the seats of those partitions are
-        not known yet. Large tasks go back at once, because the leader books nodes only for tasks
-        that wait.
+        Give back tasks that found none for a whole gap, or lost MAX_LOSSES claims. Their takes are
+        undone, because no claim of theirs has won. While nodes are read, all tasks are kept: the
+        seats of those partitions are not known yet. Large tasks go back at once, because the leader
+        books nodes only for tasks that wait.
         """
         plan = self.plan
+        undone = self.unplaced.take_unlucky()
         tasks = self.unplaced.seatless
         self.unplaced.seatless = []
         doubtful = self.unplaced.doubtful
         self.unplaced.doubtful = []
-        undone: list[Taken] = []
         kept_until_before = self._kept_until
         self._kept_until = {}
         for group, seatless in self._claim_others(tasks):
@@ -249,6 +231,7 @@ class Placer:
         plan.give_back += [(task.id, task.attempt, "") for task in doubtful]
         plan.give_back += [(task.id, task.attempt, "undo") for task in undone]
         for task in (*doubtful, *undone):
+            self.unplaced.losses.pop(task.id, None)
             plan.look_at(shard_of(task.id, self._queue.shards))
 
     def _claim_others(self, tasks: Sequence[Taken]) -> Iterator[tuple[KindGroup, list[Taken]]]:

@@ -12,6 +12,7 @@ from ...placement.preferences.marks import not_asked
 from ...placement.preferences.preference import Preference
 from ...placement.strategy import sample
 from .candidates import Candidates, count_below
+from .claim_outcomes import Widths
 from .freshness import Freshness, PartitionOrder, freshest_first, places_in_turn
 from .kind_group import KindGroup
 from .partition import PartitionCopy, Reservation, Seats
@@ -68,11 +69,13 @@ class SeatFinder:
         freshness: Freshness,
         orders: Mapping[Strategy, PartitionOrder],
         rng: np.random.Generator,
+        widths: Widths,
     ) -> None:
         self._view = view
         self._freshness = freshness
         self._orders = orders
         self._rng = rng
+        self._widths = widths
 
     def find(
         self,
@@ -106,7 +109,8 @@ class SeatFinder:
             limit -= sum(count_below(seats, 1) for seats in groups[-1])
             if limit <= 0:
                 break
-        return Candidates(groups, kept_back_from(rules))
+        width = self._widths.of(group.needs.text, group.prefer) if rules[-1].gives_way else 1
+        return Candidates(groups, kept_back_from(rules), width)
 
     def _rank(
         self,

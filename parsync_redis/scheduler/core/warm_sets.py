@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import exp
 from typing import Final
 
-from ...placement.preferences.warm import Ring
+from ...placement.preferences.ring import NodeRing
 
 MEAN_MS: Final = 60_000.0
 """The time over which the mean number of tasks is taken: older numbers count e-fold less."""
@@ -20,33 +20,33 @@ SHRINK_MS: Final = 30_000.0
 class WarmSet:
     """The demand of a key.
 
-    held: number of its tasks that are taken, placed or running.
-    mean: of `held` over the last minute.
-    since_ms: when `held` changed last (server time).
+    tasks: number of its tasks that are taken, placed or running.
+    mean: of `tasks` over the last minute.
+    since_ms: when `tasks` changed last (server time).
     size: number of nodes.
     shrunk_ms: when the set lost a node last, or was as large as it had to be.
     """
 
-    held: int = 0
+    tasks: int = 0
     mean: float = 0.0
     since_ms: float = 0.0
     size: int = 0
     shrunk_ms: float = 0.0
 
-    def on_held(self, held: int, now_ms: float) -> None:
+    def on_tasks(self, tasks: int, now_ms: float) -> None:
         """Note how many tasks of the key are held from now on (server time)."""
         self.mean = self._mean(now_ms)
         self.since_ms = max(now_ms, self.since_ms)
-        self.held = held
+        self.tasks = tasks
 
     def _mean(self, now_ms: float) -> float:
         """Return the mean number of held tasks until now."""
         weight = exp(-max(0.0, now_ms - self.since_ms) / MEAN_MS)
-        return weight * self.mean + (1 - weight) * self.held
+        return weight * self.mean + (1 - weight) * self.tasks
 
-    def nodes(self, ring: Ring, now_ms: float) -> int:
+    def nodes(self, ring: NodeRing, now_ms: float) -> int:
         """Return the number of nodes of the set now."""
-        needed = ring.size_for(max(self.held + 1.0, self._mean(now_ms)))
+        needed = ring.size_for(max(self.tasks + 1.0, self._mean(now_ms)))
         if needed >= self.size:
             self.size = needed
             self.shrunk_ms = now_ms

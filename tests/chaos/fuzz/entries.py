@@ -65,6 +65,7 @@ FLAGS = (
     "--require",
     "--priority",
     "--strategy",
+    "--prefer",
     "--id",
     "--countdown",
     "--expires",
@@ -224,7 +225,7 @@ def entries(client: ParsyncClient, url: str) -> dict[str, FuzzedEntry]:
             v.value, lambda options: render.apply_async((1,), parsync=options or {}), share=5
         ),
         "options": FuzzedEntry(
-            lambda r: v.mapping(r, ("slots", "resources", "require", "priority", "strategy")),
+            lambda r: v.mapping(r, ("slots", "require", "priority", "strategy", "prefer")),
             TaskOptions.of,
         ),
         "needs": FuzzedEntry(

@@ -149,6 +149,7 @@ def needs(rng: Random) -> dict[str, Any]:
         "require": lambda: {"zone": "a"},
         "priority": lambda: rng.randrange(10),
         "strategy": lambda: "latency",
+        "prefer": lambda: ["zone=a", {"zone": {"a": 0, "b": 2}}, "pack"],
         "wait_for_capacity": lambda: True,
     }
     return {name: mostly(rng, make) for name, make in right.items() if rng.random() < 0.4}

@@ -56,6 +56,9 @@ DAMAGES: dict[str, Damage] = {
     "a line of a kind that never was": lambda d, c: c.hset(
         d.keys.queue("kinds"), "never slots=1", "1 1 1"
     ),
+    "a line of a kind with damaged preferences": lambda d, c: c.hset(
+        d.keys.queue("kinds"), f"{WORK} prefer=pack,,score", "1 1 1"
+    ),
     "no version": lambda d, c: c.zrem(d.keys.queue("changed"), WORK),
     "a version to come": lambda d, c: c.zadd(d.keys.queue("changed"), {WORK: 9e14}),
     "no lines": lambda d, c: c.delete(d.keys.queue("kinds")),

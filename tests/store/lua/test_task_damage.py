@@ -63,6 +63,31 @@ def test_a_task_that_waits_and_has_no_line_fails_when_it_is_taken(drive: Driver,
     assert outbox(drive) == [b"a failed its record is damaged: line"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [
+        ("work slots=1 GPU=1", "needs"),
+        ("work slots=1 prefer=pack,,score", "preferences"),
+        ("work slots=1 prefer=p~ck", "preferences"),
+        ("work slots=1 prefer=", "needs"),
+        ("work slots=1 prefer=pack quick", "strategy"),
+        ("work slots=1 prefer=pack for=A", "accounts"),
+    ],
+)
+def test_a_task_whose_kind_has_a_damaged_part_fails_when_it_is_repaired(
+    drive: Driver, kind: str, part: str
+):
+    drive.submit("a", {"prefer": ["pack"]})
+    client: Any = drive.store.client
+    line = client.hget(drive.keys.queue("tasks"), "a").decode()
+    write(drive, "tasks", line.replace("work slots=1 prefer=pack", kind))
+    own_kind = "work slots=1 prefer=pack"
+    drive.run(drive.commands.repair_task("a", "its record is damaged", own_kind))
+    assert (drive.state("a"), drive.record("a").why) == ("failed", f"its record is damaged: {part}")
+    drive.run(drive.commands.repair_kind(own_kind))
+    assert drive.store.client.exists(drive.keys.pending(own_kind)) == 0
+
+
 @pytest.mark.dealt
 @pytest.mark.parametrize("line", LINES)
 def test_a_delayed_task_that_has_no_line_fails_when_it_is_due(drive: Driver, line: str):

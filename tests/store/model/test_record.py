@@ -23,6 +23,8 @@ KINDS = [
     "proj.render slots=2 gpu=1 gpu_model:a100 latency",
     "a:b/c slots=1 celery.queue:a%20b quality",
     "proj.render slots=2 gpu=1 latency for=research/anna under=customer:7,stripe*2",
+    "proj.render slots=2 gpu=1 prefer=zone:a=0|b=2,pack=gpu latency for=research/anna",
+    "work slots=1 prefer=vram_gb:>=24",
     "work slots=1 for=acme",
     "work slots=1 under=stripe",
 ]
@@ -139,8 +141,8 @@ def test_an_option_is_set_changed_and_taken_out(any_store: Store) -> None:
 def test_a_kind_is_split_the_same(any_store: Store, kind: str) -> None:
     code = (
         "local _, tenant, limits = split_accounts(ARGV[1])\n"
-        "local name, needs, strategy = split_kind(ARGV[1])\n"
-        "return {name, needs, strategy, tenant or '', limits or ''}"
+        "local name, needs, strategy, prefer = split_kind(ARGV[1])\n"
+        "return {name, needs, strategy, tenant or '', limits or '', prefer or ''}"
     )
     reply = script("kind/shares")(any_store.client, code, [kind])
     assert reply == [*split_kind(kind)]

@@ -111,7 +111,8 @@ end
 -- split_accounts: return the name, the needs and the strategy of a kind as one text, its tenant,
 -- and its limits; nil for a kind without a tenant, or without limits.
 
--- split_kind: return the name, the needs and the strategy ('' without one) of a kind.
+-- split_kind: return the name, the needs, the strategy ('' without one) and the preferences (nil
+-- without any) of a kind.
 
 -- amounts_asked: return {name -> number} of the amounts in needs. The words of `apart` are no
 -- amounts of a tenant, nor are words that mean something else in a line or a ceiling.
@@ -857,6 +858,9 @@ local RARE = {'why', 'history', 'cancel', 'next', 'ended_ms', 'run'}
 
 -- are_accounts: return whether the tenant and the limits in a kind are well formed; see
 -- parsync_redis/model/account.py.
+
+-- are_preferences: return whether the preferences of a kind are well formed; see
+-- parsync_redis/model/preferences.py. Schedulers pass over rules that they do not know.
 
 -- split_counted: return the name, the needs and the limits of a sound kind whose tasks need slots
 -- only and count to a tenant without '/' or one limit or both; nil for any other kind. No pattern
@@ -1691,10 +1695,9 @@ function counting()
     local function split_kind(kind)
       local name, words = string.match(split_accounts(kind), '^(%S+) (.*)$')
       local needs, strategy = string.match(words or '', '^(.*) (%l+)$')
-      if needs then
-        return name, needs, strategy
-      end
-      return name, words, ''
+      needs = needs or words
+      local bare, prefer = split_last(needs or '', ' prefer=')
+      return name, needs and bare, strategy or '', prefer
     end
     local function parse_line(text)
       if text and #text > 20000 then
@@ -2156,11 +2159,15 @@ function counting()
       return (not tenant or are_words(tenant, '[^/]+', '//', 3, is_sound_tenant))
         and (not limits or are_words(limits, '[^,]+', ',,', 8, is_sound_limit))
     end
+    local function are_preferences(prefer)
+      return string.find(prefer, '^[%w_.:=|!<>*/%%,-]+$')
+        and not string.find(',' .. prefer .. ',', ',,', 1, true)
+    end
     local function flaw(line)
       if not line then
         return 'line'
       end
-      local name, needs, strategy = split_kind(line.kind)
+      local name, needs, strategy, prefer = split_kind(line.kind)
       if not string.find(needs or '', '^slots=%d') or not are_needs(needs) then
         return 'needs'
       end
@@ -2169,6 +2176,9 @@ function counting()
       end
       if strategy ~= '' and not STRATEGY[strategy] then
         return 'strategy'
+      end
+      if prefer and not are_preferences(prefer) then
+        return 'preferences'
       end
       if has_accounts(line.kind) and not are_accounts(line.kind) then
         return 'accounts'
