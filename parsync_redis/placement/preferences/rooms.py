@@ -9,7 +9,6 @@ from ...model.needs import Resources
 from ..strategy import Floats, Ints
 from .preference import QUARTERS, Lasts, NodesNow, Preference
 
-
 MAY_BE_FULL: Final = QUARTERS
 """The bucket of `pack` for nodes that other schedulers may have filled since they were read."""
 
