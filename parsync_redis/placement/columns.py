@@ -83,6 +83,8 @@ class Columns:
         parts = [amounts[name]] if name in amounts else []
         devices = (f"{name}@{index}" for index in self.indexes.get(name, ()))
         parts += [amounts[device] for device in devices if device in amounts]
+        if len(parts) == 1:
+            return parts[0]
         return np.sum(parts, axis=0) if parts else np.zeros(self.size, dtype=np.int64)
 
     def total(self, name: str) -> Ints:
@@ -113,7 +115,9 @@ class Columns:
         total = none
         attributes = attributes_of(kind, amounts)
         for index in self.indexes[kind]:
-            fit = amounts_left.get(f"{kind}@{index}", none) // share
+            fit = amounts_left.get(f"{kind}@{index}", none)
+            if share > 1:
+                fit = fit // share
             for name, amount in attributes:
                 fit = np.minimum(fit, amounts_left.get(f"{name}@{index}", none) // amount)
             total = total + np.maximum(fit, 0)

@@ -5,7 +5,7 @@ go first, because few claims are lost there, and then the score decides by chanc
 lost all the same, tasks choose among more seats (claim_outcomes.py): the last rule gives way.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -29,17 +29,23 @@ def _ranks(seats: Seats) -> Ints:
     return np.zeros(len(seats.leads), dtype=np.int64) if seats.ranks is None else seats.ranks
 
 
-def _between(seats: Seats, low: int, high: int) -> Seats:
-    """Return the seats of ranks from `low` to below `high`."""
-    ranks = _ranks(seats)
-    chosen = ((ranks >= low) & (ranks < high)).nonzero()[0]
-    return replace(
-        seats,
-        leads=seats.leads[chosen],
-        nodes=seats.nodes[chosen],
-        paces=seats.paces[chosen],
-        ranks=ranks[chosen],
-    )
+def _between(all_seats: Iterable[Seats], low: int, high: int) -> list[Seats]:
+    """Return the seats of ranks from `low` to below `high`, of partitions that have such seats."""
+    seats_between = list[Seats]()
+    for seats in all_seats:
+        ranks = _ranks(seats)
+        chosen = ((ranks >= low) & (ranks < high)).nonzero()[0]
+        if len(chosen):
+            seats_between.append(
+                replace(
+                    seats,
+                    leads=seats.leads[chosen],
+                    nodes=seats.nodes[chosen],
+                    paces=seats.paces[chosen],
+                    ranks=ranks[chosen],
+                )
+            )
+    return seats_between
 
 
 class Candidates:
@@ -79,10 +85,9 @@ class Candidates:
         if self._width > 1:
             high = min(_worst_of_best(ranks, count * self._width), low | MAX_BUCKET)
             low &= ~MAX_BUCKET
-        lists = [[_between(seats, 0, low) for seats in all_seats]] if low else []
-        lists += [[_between(seats, low, high + 1) for seats in group] for group in self._groups]
-        nonempty = [[seats for seats in of_list if len(seats.leads)] for of_list in lists]
-        return [of_list for of_list in nonempty if of_list]
+        lists = [_between(all_seats, 0, low)] if low else []
+        lists += [_between(group, low, high + 1) for group in self._groups]
+        return [of_list for of_list in lists if of_list]
 
 
 def _worst_of_best(ranks: Sequence[Ints], count: int) -> int:

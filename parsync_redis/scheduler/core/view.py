@@ -22,7 +22,7 @@ from ...placement.reasons import (
     explain_none,
 )
 from ...placement.strategy import SHARPNESS
-from .offers import Knowers
+from .offers import DistinctOffers, Knowers, share_judgements
 from .partition import PartitionCopy
 
 
@@ -44,6 +44,7 @@ class View:
         self._digests: frozenset[str] = frozenset()
         self.cluster = ClusterNow()
         self._alive: set[str] = set()
+        self._distinct = DistinctOffers([])
 
     def set_names(self, digest: str, names: Collection[str]) -> None:
         """Store the task names that a digest stands for; they never change."""
@@ -119,6 +120,7 @@ class View:
         )
         self._knowers.clear()
         self._find_offers()
+        self._distinct = share_judgements([p.offers for p in self.partitions], self._distinct)
         self._alive = {
             node.name for p in self.partitions for node in p.nodes if node.state != "down"
         }
