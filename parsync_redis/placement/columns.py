@@ -149,7 +149,9 @@ class Columns:
         total = none
         attributes = attributes_of(kind, amounts)
         for index in self.indexes[kind]:
-            fit = amounts_left.get(f"{kind}@{index}", none) // share
+            fit = amounts_left.get(f"{kind}@{index}", none)
+            if share > 1:
+                fit = fit // share
             for name, amount in attributes:
                 fit = np.minimum(fit, amounts_left.get(f"{name}@{index}", none) // amount)
             total = total + np.maximum(fit, 0)

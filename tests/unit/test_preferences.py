@@ -171,6 +171,16 @@ def test_pack_prefers_the_node_of_which_least_would_be_left() -> None:
     assert buckets("pack", now, needs) == [3, 0], "the scarcest amount counts"
 
 
+def test_pack_leaves_nodes_that_may_be_full_by_now_to_the_scheduler_that_read_them_last() -> None:
+    offers = [Resources.of(8)] * 4
+    assert buckets("pack", nodes(*offers, free=[8, 5, 3, 1], place_in_turn=2)) == [3, 2, 1, 4]
+    needs = Resources.needed(1, {"gpu": 1})
+    gpus = [Resources.of(8, {"gpu": 4})] * 2
+    left = {"gpu": np.array([1000, 4000])}
+    now = nodes(*gpus, free=[8, 8], amounts_left=left, place_in_turn=1)
+    assert buckets("pack=gpu", now, needs) == [4, 3]
+
+
 def test_spread_prefers_the_node_or_the_label_of_which_least_is_in_use() -> None:
     offers = [Resources.of(4, labels={"zone": zone}) for zone in "aab"]
     now = nodes(*offers, Resources.of(4), free=[4, 1, 0, 2], used={"a": 0.4, "b": 1.0, "": 0.5})

@@ -10,6 +10,7 @@ from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.placement.fits import fits
 from parsync_redis.placement.strategy import Ints
+from parsync_redis.scheduler.core.offers import MAX_DISTINCT
 from parsync_redis.scheduler.core.partition import PartitionCopy, Seats
 from parsync_redis.scheduler.core.view import View
 
@@ -54,6 +55,48 @@ def test_every_free_slot_is_a_seat_for_a_plain_task() -> None:
         ("b", (1,)),
     ]
     assert view.free_count == 0
+
+
+def test_seats_are_moved_to_other_free_slots_of_their_nodes() -> None:
+    """A task that packs and holds an amount: the node has more free slots than seats."""
+    needs = Resources.of(1, {"mem": 1})
+    slots_by_shift = dict[int, list[tuple[str, tuple[int, ...]]]]()
+    for shift in (0, 1, 5):
+        view = partition(
+            node("a", 0, 8, mem=2),
+            node("b", 8, 4, mem=1),
+            free=(0, 2, 3, 5, 8, 11),
+            left={"a": "mem=2", "b": "mem=1"},
+        )
+        seats = view.seats(needs)
+        places = view.reserve(seats, everything(seats), needs, shift)
+        slots_by_shift[shift] = [(node.name, slots) for node, slots in places.claim(3)]
+        assert view.free_count == 3
+    assert slots_by_shift == {
+        0: [("a", (0,)), ("a", (2,)), ("b", (0,))],
+        1: [("a", (2,)), ("a", (3,)), ("b", (3,))],
+        5: [("a", (2,)), ("a", (3,)), ("b", (3,))],
+    }
+
+
+def test_partitions_share_what_the_rules_say_of_equal_offers_unless_there_are_many() -> None:
+    needs = Resources.needed(1, {"mem": 2}, {"zone": "a"})
+    for extra in (1, MAX_DISTINCT):
+        view = View(2)
+        view.partitions[0].set_nodes(
+            [node("a", 0, 4, mem=2, zone="a"), node("b", 4, 4, mem=1, zone="a")], 1
+        )
+        others = [node(f"n{i}", 8 + i, 1, mem=1, zone=f"z{i}") for i in range(extra)]
+        view.partitions[1].set_nodes(
+            [node("c", 0, 4, mem=2, zone="b"), node("d", 4, 4, mem=2, zone="a"), *others], 1
+        )
+        view.rescale()
+        masks = [partition.offers.fitting(needs, None).tolist() for partition in view.partitions]
+        assert masks == [[True, False], [False, True] + [False] * extra]
+        view.partitions[0].set_nodes([node("e", 0, 4, mem=1, zone="a")], 2)
+        view.rescale()
+        assert view.partitions[0].offers.fitting(needs, None).tolist() == [False]
+        assert view.partitions[1].offers.fitting(needs, None).tolist() == masks[1]
 
 
 def test_several_slots_are_of_one_node() -> None:

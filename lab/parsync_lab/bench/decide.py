@@ -147,12 +147,12 @@ def run_decide(
         ]
 
     known_kinds = kinds(1)
-    known_with_wishes = kinds(1, WISHES)
+    known_wishes = kinds(1, WISHES)
     cases: dict[str, tuple[int, Iterator[list[Kind]]]] = {
         "one task, new kind": (1, iter(lambda: kinds(1), None)),
         "one task, known kind": (1, iter(lambda: known_kinds, None)),
-        "one task, new kind with wishes": (1, iter(lambda: kinds(1, WISHES), None)),
-        "one task, known kind with wishes": (1, iter(lambda: known_with_wishes, None)),
+        "one task with wishes, new kind": (1, iter(lambda: kinds(1, WISHES), None)),
+        "one task with wishes, known kind": (1, iter(lambda: known_wishes, None)),
         f"{batch} tasks of one new kind": (batch, iter(lambda: kinds(1), None)),
         f"{batch} tasks of 50 new kinds in turn": (batch // 50, iter(lambda: kinds(50), None)),
     }

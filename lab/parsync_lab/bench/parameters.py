@@ -10,6 +10,7 @@ import numpy as np
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.options import Strategy
+from parsync_redis.model.preferences import preferences_text
 
 from ..flags import check_flag
 from .standins import NodePlan
@@ -37,6 +38,7 @@ class BenchParameters:
     kinds: 1, or 50 different kinds of task on labelled nodes.
     primaries: of a cluster; 1 is a single server.
     shards: of the queue, 0 is the usual number.
+    prefer: the wishes of each task.
     """
 
     schedulers: int = 20
@@ -56,6 +58,7 @@ class BenchParameters:
     aof: bool = False
     primaries: int = 1
     shards: int = 0
+    prefer: Sequence[str] = ()
 
     def check(self) -> None:
         """Check the values; raise InvalidInput with the wrong value and what would be right."""
@@ -107,6 +110,12 @@ class BenchParameters:
                 f"--primaries {self.primaries} does not go with --system {self.system}: it has one "
                 "server"
             )
+        preferences_text(self.prefer)
+        if self.prefer and self.system in (System.CENTRAL, System.QUEUES):
+            raise InvalidInput(
+                f"--prefer {self.prefer[0]} does not go with --system {self.system}: it knows no "
+                "wishes"
+            )
         if self.system == System.QUEUES and self.kinds > 1:
             raise InvalidInput(
                 "--kinds 50 does not go with --system queues: 50 kinds would need 50 queues, by "
@@ -141,11 +150,16 @@ class BenchParameters:
         return plans
 
     def task_kinds(self) -> Sequence[Mapping[str, Any]]:
-        """Return the options of each kind of task: a GPU model, a zone and an amount of memory."""
+        """Return the options of each kind of task.
+
+        They are the wishes and, with 50 kinds, a GPU model, a zone and an amount of memory.
+        """
+        wishes = {"prefer": [*self.prefer]} if self.prefer else {}
         if self.kinds == 1:
-            return [{}]
+            return [wishes]
         return [
             {
+                **wishes,
                 "require": {"gpu_model": f"g{gpu}", "zone": f"z{zone}"},
                 "resources": {"mem": 2 + 2 * size},
             }

@@ -46,6 +46,10 @@ def placement(
     ] = False,
     primaries: BenchPrimaries = 1,
     shards: BenchShards = 0,
+    prefer: Annotated[
+        list[str] | None,
+        typer.Option(help="A wish of each task, as `pack`; may be repeated.", show_default=False),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Put schedulers under open-loop load: rates, delays, conflicts, costs.
@@ -73,6 +77,7 @@ def placement(
         aof,
         primaries,
         shards,
+        tuple(prefer or ()),
     )
     parameters.check()
     with measuring() as (stop, line):
@@ -97,6 +102,7 @@ def print_placement(figures: dict[str, Any]) -> None:
         f"{figures['slots']:,} slots, {figures['partitions']} partitions, "
         f"{figures['rate']:,.0f} tasks/s of {figures['duration_s']:g} s: "
         f"load {figures['load']:.2f}, for {figures['seconds']:g} s"
+        + (f"; tasks prefer {', '.join(figures['prefer'])}" if figures["prefer"] else "")
     )
     names = ("offered", "submitted", "placed", "started", "finished")
     print(

@@ -1,5 +1,6 @@
-"""`parsync replay`: the nodes and tasks of a real cluster's trace, placed by our own schedulers."""
+"""`parsync replay`: the tasks of a real cluster's trace, placed by our own schedulers."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -90,6 +91,91 @@ def _gpu(
     )
     if files:
         print("written: " + ", ".join(map(str, files)), file=sys.stderr)
+
+
+@app.command("azure")
+def _azure(
+    trace: Annotated[
+        Path,
+        typer.Option(
+            "--trace",
+            help="A file of Azure's packing trace of 2020, .csv or .csv.gz.",
+            metavar="FILE",
+        ),
+    ],
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            help="How servers are chosen; may be repeated: pack, pack-whole, spread, random, "
+            "best-fit.",
+            show_default="all",
+        ),
+    ] = None,
+    servers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Count the refusals on so many servers; by default, find how many are enough.",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Only so many requests, the first.", show_default=False),
+    ] = None,
+    schedulers: Annotated[int, typer.Option(help="Schedulers, each with a view of its own.")] = 4,
+    partitions: Annotated[
+        int, typer.Option(help="Partitions, at least as many as schedulers.")
+    ] = 8,
+    gap_s: Annotated[
+        float, typer.Option("--gap", help="Synchronisation gap, seconds of the trace.")
+    ] = 300,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same figures.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Replay Azure's requests for machines: on how many servers none is refused."""
+    from ..replay.azure_trace import read_azure_trace
+    from ..replay.packing import PackingParameters, replay_azure
+
+    parameters = PackingParameters(schedulers, partitions, gap_s, seed)
+    requests = read_azure_trace(trace, limit)
+    with measuring() as (stop, line):
+
+        def say(text: str) -> None:
+            if stop.is_set():
+                raise Stopped
+            line(text)
+
+        result = replay_azure(requests, policies or (), servers, parameters, say)
+    if as_json:
+        print(json.dumps(result, indent=1))
+        return
+    print(
+        f"trace      {result['requests']:,} requests, one in {result['interval_s']:.1f} s; they "
+        f"hold what {result['least_servers']:,} servers have"
+    )
+    print(
+        f"views      {schedulers} schedulers, {partitions} partitions, a gap of {gap_s:g} s: a "
+        f"copy is {result['requests_behind']:.1f} requests old on average\n"
+    )
+    print_table(
+        ("POLICY", "SERVERS", "REFUSED", "CLAIMS", "LOST", "LOST %", "MOST ON A SERVER", "CPU S"),
+        [
+            (
+                name,
+                row["servers"],
+                row["refused"],
+                row["claims"],
+                row["lost_claims"],
+                f"{100 * row['lost_claims'] / max(1, row['claims']):.2f}",
+                row["most_machines"],
+                f"{row['cpu_s']:.0f}",
+            )
+            for name, row in result["policies"].items()
+        ],
+        "no policy",
+    )
 
 
 app.command("serving")(serving)

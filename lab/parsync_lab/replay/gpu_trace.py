@@ -4,17 +4,17 @@ A node offers its CPU, its memory and its GPUs as devices. A pod needs amounts o
 and a share of one GPU or whole GPUs; `gpu_spec` names the models that it accepts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.amount import THOUSANDTHS
 from parsync_redis.model.limits import MAX_SLOTS
 from parsync_redis.model.needs import Resources
 
-from .rows import Row, read_rows
+from .records import Row, read_records
 
 NODE_FILES: Final = "openb_node_list*.csv*"
 POD_FILES: Final = "openb_pod_list*.csv*"
@@ -31,9 +31,6 @@ POD_COLUMNS: Final = (
 )
 MOST_GPUS: Final = 32
 """The maximum number of GPUs of a node: with other amounts and labels it has 64 words."""
-
-
-T = TypeVar("T", "GpuNode", "Pod")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +129,9 @@ def read_gpu_trace(folder: Path, limit: int | None = None) -> GpuTrace:
         raise InvalidInput(
             f"folder {folder} {fault}: it must have one file {NODE_FILES} and one file {POD_FILES}"
         )
-    nodes = _read(_only(folder, NODE_FILES), NODE_COLUMNS, _node)
-    pods = sorted(_read(_only(folder, POD_FILES), POD_COLUMNS, _pod), key=lambda pod: pod.at_s)
+    nodes = read_records(_only(folder, NODE_FILES), NODE_COLUMNS, _node)
+    pods = read_records(_only(folder, POD_FILES), POD_COLUMNS, _pod)
+    pods.sort(key=lambda pod: pod.at_s)
     return GpuTrace(nodes, pods[:limit], limit)
 
 
@@ -151,22 +149,12 @@ def _only(folder: Path, pattern: str) -> Path:
     return files[0]
 
 
-def _read(path: Path, columns: Sequence[str], make: Callable[[Row], T]) -> list[T]:
-    records: dict[str, T] = {}
-    for row in read_rows(path, columns):
-        record = make(row)
-        if record.name in records:
-            raise row.error(f"{record.name} is there twice: each must have a name of its own")
-        records[record.name] = record
-    return list(records.values())
-
-
 def _node(row: Row) -> GpuNode:
     gpus = row.whole("gpu", MOST_GPUS, f"a whole number from 0 to {MOST_GPUS}")
     node = GpuNode(
         row.named("sn"), row.whole("cpu_milli"), row.whole("memory_mib"), gpus, row.text("model")
     )
-    _check(row, lambda: node.offer(1))
+    row.check(lambda: node.offer(1))
     return node
 
 
@@ -184,13 +172,5 @@ def _pod(row: Row) -> Pod:
     end_s = row.seconds("deletion_time")
     amounts = row.whole("cpu_milli"), row.whole("memory_mib"), count * share
     pod = Pod(row.named("name"), *amounts, models, at_s, max(0.0, end_s - at_s))
-    _check(row, lambda: pod.needs)
+    row.check(lambda: pod.needs)
     return pod
-
-
-def _check(row: Row, make: Callable[[], object]) -> None:
-    """Let the product check names and amounts."""
-    try:
-        make()
-    except InvalidInput as error:
-        raise row.error(str(error)) from None

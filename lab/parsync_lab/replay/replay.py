@@ -8,16 +8,12 @@ memory or a real server: the same calls go to both. Times in which nothing happe
 """
 
 import heapq
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 
 from parsync_redis.errors import BrokenContract
-from parsync_redis.model.apps import KnownTasks, offer_with
-from parsync_redis.model.limits import MAX_BATCH
 from parsync_redis.model.options import Strategy, TaskOptions
 from parsync_redis.model.place import Place
 from parsync_redis.model.task import Submission
@@ -29,13 +25,11 @@ from ..bench.watch import Say
 from ..flags import check_flag
 from ..simulate.parameters import LEAST_GAP_S, MOST_GAP_S
 from .gpu_trace import GpuTrace, Pod
+from .nodes import batches, end_tasks, register_nodes, start_tasks
 from .timeline import Timeline
 from .virtual_store import VirtualStore
 
 POD_TASK: Final = "trace.pod"
-SCORE: Final = 1.0
-"""The score of each node: a trace does not say which are better."""
-
 MOST_ROUNDS: Final = 1000
 """The most round trips of a tick; a scheduler with more to do goes on at the next tick."""
 
@@ -44,8 +38,6 @@ STRATEGY: Final = Strategy.QUALITY
 
 It is fixed, because delays on a server are not those of virtual time.
 """
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +108,8 @@ class Replay:
 
     def run(self, say: Say = lambda text: None) -> Timeline:
         """Register the nodes and replay all pods."""
-        self._register(say)
+        say(f"{len(self.trace.nodes):,} nodes register")
+        register_nodes(self._store, self.trace.offers(), POD_TASK, self.parameters.partitions)
         for ordinal, core in enumerate(self.cores):
             core.on_members(ordinal, self.parameters.schedulers)
         number = 0
@@ -176,35 +169,6 @@ class Replay:
 
     # -- nodes and pods ----------------------------------------------------------------------------
 
-    def _register(self, say: Say) -> None:
-        """Register all nodes as their workers would."""
-        commands = self._store.commands
-        tasks = KnownTasks.of({POD_TASK: None})
-        partitions = self.parameters.partitions
-        for batch in _batches([*self.trace.offers().items()], 100):
-            say(f"{len(self.trace.nodes):,} nodes register")
-            offers = {name: offer_with(offer, tasks) for name, offer in batch}
-            deals = [
-                commands.deal_node(
-                    name,
-                    partitions,
-                    " ".join(f"{k}:{v}" for k, v in offer.labels),
-                    offer.slots,
-                    SCORE,
-                )
-                for name, offer in batch
-            ]
-            dealt = dict(zip(offers, self._store.run_all(deals), strict=True))
-            self._store.run_all(
-                [commands.offer(name, offer.text, tasks) for name, offer in offers.items()]
-            )
-            self._store.run_all(
-                [
-                    commands.register_node(dealt[name], name, 0, SCORE, offer.text)
-                    for name, offer in offers.items()
-                ]
-            )
-
     def _submit_until(self, now_s: float) -> int:
         """Submit the pods that have arrived by now; return how many."""
         begin = self._arrived
@@ -214,7 +178,7 @@ class Replay:
         ):
             self._arrived += 1
         pods = self.trace.pods[begin : self._arrived]
-        for batch in _batches(pods):
+        for batch in batches(pods):
             tasks = [Submission(pod.name, POD_TASK, b"{}", self._needs[pod.name]) for pod in batch]
             words = self._store.run(self._store.commands.submit(tasks))
             if set(words) != {"submitted"}:
@@ -227,16 +191,7 @@ class Replay:
 
     def _start(self, core: Core, now_s: float) -> None:
         """Start the tasks of won claims, as their nodes' workers do."""
-        places = [*core.won.unconfirmed]
-        for batch in _batches(places):
-            words = {word for word, _ in self._store.run(self._store.commands.start(batch))}
-            if words != {"ok"}:
-                raise BrokenContract(f"a placed pod was not started: {', '.join(sorted(words))}")
-            inboxes = dict.fromkeys(
-                self._store.keys.inbox(place.partition, place.node) for place in batch
-            )
-            self._store.pipe_each([("delete", inbox) for inbox in inboxes])
-        core.won.confirmed(len(places))
+        places = start_tasks(self._store, core)
         for place in places:
             pod = self._pods[place.task]
             self.timeline.places.append(place)
@@ -248,24 +203,14 @@ class Replay:
 
     def _end_until(self, now_s: float) -> int:
         """End the pods whose time is over; return how many."""
-        ended: defaultdict[int, list[Place]] = defaultdict(list)
+        ended = list[Place]()
         while self._running and self._running[0][0] <= now_s:
             end_s, _, place = heapq.heappop(self._running)
-            ended[place.partition].append(place)
+            ended.append(place)
             self._ended(end_s, place)
-        for partition, places in ended.items():
-            for batch in _batches(places):
-                self._store.run(
-                    self._store.commands.finish([(place, "succeeded", "") for place in batch])
-                )
-                self._store.run(self._store.commands.release(partition, batch))
-        return sum(map(len, ended.values()))
+        end_tasks(self._store, ended)
+        return len(ended)
 
     def _ended(self, end_s: float, place: Place) -> None:
         self.timeline.ended.add(place.task)
         self.timeline.used.add(end_s * self.parameters.speedup, -self._pods[place.task].gpu_milli)
-
-
-def _batches(rows: Sequence[T], size: int = MAX_BATCH) -> Iterator[Sequence[T]]:
-    for first in range(0, len(rows), size):
-        yield rows[first : first + size]

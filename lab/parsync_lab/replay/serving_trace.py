@@ -19,7 +19,7 @@ from parsync_redis.model.ids import shown
 from parsync_redis.model.limits import MAX_SLOTS
 
 from ..simulate.trace import open_text
-from .rows import TORN, Row, read_rows, rows_of
+from .records import TORN, Row, read_rows, rows_of
 
 TIME_COLUMN: Final = "gmt_create"
 STATUS_COLUMN: Final = "predict_status"

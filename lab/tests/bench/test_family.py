@@ -153,3 +153,8 @@ def test_deciding_is_measured_without_a_server():
     found = run_decide(10_000, 50, 1, STOP, quiet)
     assert found["nodes"] == 1000
     assert min(found["ms"].values()) > 0
+    assert {
+        f"one task{wishes}, {kind} kind"
+        for wishes in ("", " with wishes")
+        for kind in ("new", "known")
+    } < set(found["ms"])

@@ -56,6 +56,12 @@ def test_tasks_of_fifty_kinds_go_where_they_fit():
     assert {name: found["audit"][name] for name in CLEAN} == dict.fromkeys(CLEAN, 0)
 
 
+def test_tasks_with_wishes_are_placed_and_ended():
+    found = run(kinds=50, slots=500, prefer=("pack",))
+    assert {name: found["audit"][name] for name in CLEAN} == dict.fromkeys(CLEAN, 0)
+    assert found["counts"]["placed"] == found["tasks"] > 0
+
+
 def test_a_cluster_under_load_places_and_ends_every_task():
     found = run(primaries=2, shards=4, seconds=6.0)
     assert {name: found["audit"][name] for name in CLEAN} == dict.fromkeys(CLEAN, 0)

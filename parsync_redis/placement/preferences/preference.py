@@ -131,7 +131,7 @@ class Lasts(Enum):
     """How long the buckets of a rule are right.
 
     OFFERS: until a node changes, or the facts of all nodes together. FREE: until a task comes to a
-    node of the partition or goes. MOMENT: for one search.
+    node of the partition or goes, or another partition is read. MOMENT: for one search.
     """
 
     OFFERS = "offers"

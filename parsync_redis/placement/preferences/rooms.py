@@ -1,11 +1,16 @@
 """The preferences about room: to fill nodes one after another, or to spread tasks over them."""
 
+from typing import Final
+
 import numpy as np
 
 from ...model.amount import THOUSANDTHS
 from ...model.needs import Resources
 from ..strategy import Floats, Ints
 from .preference import QUARTERS, Lasts, NodesNow, Preference, first_of
+
+MAY_BE_FULL: Final = QUARTERS
+"""The bucket of `pack` for nodes that other schedulers may have filled since they were read."""
 
 
 def quarters(parts: Floats) -> Ints:
@@ -29,7 +34,9 @@ class PackPreference(Preference):
     """Prefers nodes that the task fills best, so that other nodes stay empty.
 
     The buckets are quarters of what would be left of the scarcest amount that the task needs, or of
-    the named amount: 0 if less than a quarter is left.
+    the named amount: 0 if less than a quarter is left. In a partition that was not read last, a
+    node with less than a quarter left may be full by now, because other schedulers pack it too.
+    Such a node is in the last bucket.
     """
 
     lasts = Lasts.FREE
@@ -42,14 +49,21 @@ class PackPreference(Preference):
         self._amount = amount
 
     def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:
-        """Return the quarter that would be left."""
-        if not self._amount:
-            return quarters(_least_left(nodes, needs, task=True))
-        return quarters(nodes.parts(self._amount, dict(needs.amounts).get(self._amount, 0)))
+        """Return the quarter that would be left, or MAY_BE_FULL."""
+        if self._amount:
+            parts = nodes.parts(self._amount, dict(needs.amounts).get(self._amount, 0))
+        else:
+            parts = _least_left(nodes, needs, task=True)
+        buckets = quarters(parts)
+        if nodes.place_in_turn:
+            buckets[buckets == 0] = MAY_BE_FULL
+        return buckets
 
     def sentence(self, bucket: int) -> str:
         """Say how much would be left."""
         of_what = self._amount or "its scarcest amount"
+        if bucket == MAY_BE_FULL:
+            return f"less than {100 // QUARTERS} % of {of_what} is left, by an old copy"
         low = bucket * 100 // QUARTERS
         return f"{low} to {low + 100 // QUARTERS} % of {of_what} is left"
 

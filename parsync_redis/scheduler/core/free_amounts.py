@@ -56,19 +56,19 @@ class AmountsLeft:
             return np.maximum(self.of_nodes(name, nodes) // amount, 0)
         most = np.full(len(nodes), UNLIMITED_TASKS, dtype=np.int64)
         for kind, amounts in by_kind(needs.amounts).items():
-            tasks_of_kind = np.full(len(nodes), UNLIMITED_TASKS, dtype=np.int64)
+            tasks_of_kind = most
             for name, amount in amounts:
                 if amount:
-                    tasks_of_kind = np.minimum(
-                        tasks_of_kind, np.maximum(self.of_nodes(name, nodes), 0) // amount
-                    )
+                    tasks_of_kind = np.minimum(tasks_of_kind, self.of_nodes(name, nodes) // amount)
             if kind in self._columns.devices:
-                on_devices = self._columns.tasks_on_devices(kind, amounts, self._amounts)
+                on_devices = self._columns.tasks_on_devices(kind, amounts, self._amounts)[nodes]
                 tasks_of_kind = np.where(
-                    self._columns.devices[kind][nodes], on_devices[nodes], tasks_of_kind
+                    self._columns.devices[kind][nodes],
+                    np.minimum(most, on_devices),
+                    tasks_of_kind,
                 )
-            most = np.minimum(most, tasks_of_kind)
-        return most
+            most = tasks_of_kind
+        return np.maximum(most, 0)
 
     def within(self, needs: Resources, nodes: Sequence[int], seats: Mask) -> Mask:
         """Return the seats for which the amounts left suffice, for tasks of these needs.

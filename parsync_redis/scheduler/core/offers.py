@@ -35,10 +35,53 @@ def keep(cache: dict[K, V], key: K, value: V) -> None:
     cache[key] = value
 
 
+MAX_DISTINCT: Final = 500
+"""Up to so many different offers are judged once for all partitions."""
+
+
+class DistinctOffers:
+    """The different offers of the nodes of all partitions.
+
+    Most nodes are equal, so the hard rules judge each different offer once.
+    """
+
+    def __init__(self, offers: Sequence[Resources]) -> None:
+        self.texts = [offer.text for offer in offers]
+        self._columns = Columns(offers)
+        self._fitting: dict[str, Mask] = {}
+
+    def fitting(self, needs: Resources) -> Mask:
+        """Return which offers fit. Cached."""
+        mask = self._fitting.get(needs.text)
+        if mask is None:
+            mask = fitting(self._columns, needs)
+            keep(self._fitting, needs.text, mask)
+        return mask
+
+
+def share_judgements(all_offers: Iterable["Offers"], shared: DistinctOffers) -> DistinctOffers:
+    """Let partitions share what the rules say of each different offer; return what they share.
+
+    shared: what partitions shared until now; it stays if the offers have not changed. If there are
+    more than MAX_DISTINCT different offers, each partition judges for itself.
+    """
+    different = {offer.text: offer for offers in all_offers for offer in offers.different}
+    if len(different) > MAX_DISTINCT:
+        for offers in all_offers:
+            offers.set_shared(None)
+        return shared
+    if shared.texts != [*different]:
+        shared = DistinctOffers([*different.values()])
+    for offers in all_offers:
+        offers.set_shared(shared)
+    return shared
+
+
 class Offers:
     """The offers and scores of some nodes, by the node's index.
 
     columns: the offers as arrays.
+    different: each different offer.
     choosy: some node turns away tasks that ask for one slot only.
     """
 
@@ -52,6 +95,11 @@ class Offers:
         )
         self._looks_ahead = np.array([node.has_waiting_seats for node in nodes], dtype=bool)
         self.columns = Columns([node.offer for node in nodes])
+        by_text = {node.offer.text: node.offer for node in nodes}
+        self.different = [*by_text.values()]
+        numbers = {text: number for number, text in enumerate(by_text)}
+        self._different_of = np.array([numbers[node.offer.text] for node in nodes], dtype=np.int64)
+        self._shared: tuple[DistinctOffers, Ints] | None = None
         self._known: dict[Knowers, Mask] = {}
         self._fitting: dict[tuple[str, Knowers], Mask] = {}
         self._fitting_open: dict[tuple[str, Knowers], Mask] = {}
@@ -82,8 +130,27 @@ class Offers:
         """Return which nodes fit when they are empty. Cached."""
         mask = self._fitting.get((needs.text, knowers))
         if mask is None:
-            mask = self._near(self._knowing(knowers) & fitting(self.columns, needs), needs)
+            mask = self._near(self._knowing(knowers) & self._judge(needs), needs)
             keep(self._fitting, (needs.text, knowers), mask)
+        return mask
+
+    def set_shared(self, shared: DistinctOffers | None) -> None:
+        """Read what the rules say of an offer from `shared`, which has all offers of these nodes.
+
+        None: judge the offers here.
+        """
+        self._shared = None
+        if shared is not None:
+            numbers = {text: number for number, text in enumerate(shared.texts)}
+            of_different = [numbers[offer.text] for offer in self.different]
+            self._shared = shared, np.array(of_different, dtype=np.int64)[self._different_of]
+
+    def _judge(self, needs: Resources) -> Mask:
+        """Return which nodes fit by the hard rules when they are empty."""
+        if self._shared is None:
+            return fitting(self.columns, needs)
+        shared, numbers = self._shared
+        mask: Mask = shared.fitting(needs)[numbers]
         return mask
 
     def _near(self, mask: Mask, needs: Resources) -> Mask:

@@ -298,10 +298,22 @@ class PartitionCopy:
         leads = is_lead.nonzero()[0]
         return Seats(self, bits, leads, nodes[leads], self._paces[nodes[leads]], needs.slots)
 
-    def reserve(self, seats: Seats, chosen: Ints, needs: Resources) -> Reservation:
-        """Take seats, by their indices, out of this copy, for tasks that are still to be taken."""
-        bits = seats.bits[seats.leads[chosen][:, None] + np.arange(seats.size)]
+    def reserve(self, seats: Seats, chosen: Ints, needs: Resources, shift: int = 0) -> Reservation:
+        """Take seats, by their indices, out of this copy, for tasks that are still to be taken.
+
+        shift: a random number, for tasks with preferences that hold amounts. Amounts leave such a
+        node fewer seats than it has free slots, and other schedulers prefer the node too. So the
+        seats are moved to other free slots of the node, lest two claims name the same slot.
+        """
         owners = seats.nodes[chosen]
+        leads = seats.leads[chosen]
+        if shift and seats.size == 1:
+            firsts = self._layout.first_of[owners]
+            spans = np.array([self.nodes[owner].span for owner in owners.tolist()], dtype=np.int64)
+            begins = np.searchsorted(seats.bits, firsts)
+            counts = np.searchsorted(seats.bits, firsts + spans) - begins
+            leads = begins + (leads - begins + shift) % counts
+        bits = seats.bits[leads[:, None] + np.arange(seats.size)]
         slots = (bits - self._layout.first_of[owners][:, None]).tolist()
         reservation = Reservation(self, needs, owners.tolist(), [tuple(row) for row in slots])
         if seats.ranks is not None:
@@ -365,6 +377,7 @@ class PartitionCopy:
             rules,
             needs,
             cluster,
+            not place_in_turn,
             lambda: NodesNow(
                 offers.columns,
                 offers.index_of,

@@ -30,14 +30,17 @@ class Ranks:
         rules: Sequence[Preference],
         needs: Resources,
         cluster: ClusterNow,
+        read_last: bool,
         read: Callable[[], NodesNow],
     ) -> Ints:
         """Return the rank of each node for a task of these needs.
 
         cluster: the facts of all nodes together.
+        read_last: no partition was read after the partition.
         read: returns the facts that the rules need.
         """
-        key = (needs.text, *((rule.key, rule.state(cluster)) for rule in rules))
+        states = ((rule.key, rule.state(cluster)) for rule in rules)
+        key = ("last" if read_last else "", needs.text, *states)
         ranks = self._now.get(key)
         if ranks is None:
             nodes = read()

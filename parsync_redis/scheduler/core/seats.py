@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from .partition import PartitionCopy, Reservation, Seats
 from .reservations import seats_for
 from .view import View
 
+MAX_SHIFT: Final = 1 << 20
+"""The bound of the random number by which seats are moved to other free slots of their nodes."""
+
 
 def sample_seats(
     seats: Sequence[Seats], count: int, needs: Resources, rng: np.random.Generator
@@ -28,13 +32,15 @@ def sample_seats(
     paces = np.concatenate([of_partition.paces for of_partition in seats])
     ends = np.cumsum([len(of_partition.leads) for of_partition in seats])
     chosen = sample(rng, paces, count)
+    moves = bool(needs.amounts) and seats[0].ranks is not None
+    shift = int(rng.integers(1, MAX_SHIFT)) if moves else 0
     index_of_seats = np.searchsorted(ends, chosen, side="right")
     reservations: list[Reservation] = []
     for i in sorted(set(index_of_seats.tolist())):
         of_partition = seats[i]
         begin = int(ends[i]) - len(of_partition.leads)
         chosen_here = chosen[index_of_seats == i] - begin
-        reservations.append(of_partition.partition.reserve(of_partition, chosen_here, needs))
+        reservations.append(of_partition.partition.reserve(of_partition, chosen_here, needs, shift))
     return reservations
 
 

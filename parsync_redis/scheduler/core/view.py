@@ -25,7 +25,7 @@ from ...placement.reasons import (
     explain_none,
 )
 from ...placement.strategy import SHARPNESS
-from .offers import Knowers
+from .offers import DistinctOffers, Knowers, share_judgements
 from .partition import PartitionCopy
 from .run_times import RunTimesCopy
 from .warm_sets import WarmSets
@@ -54,6 +54,7 @@ class View:
         self.warm_sets = WarmSets()
         self._alive: set[str] = set()
         self.notices: dict[str, Notice] = {}
+        self._distinct = DistinctOffers([])
 
     def set_names(self, digest: str, names: Collection[str]) -> None:
         """Store the task names that a digest stands for; they never change."""
@@ -120,6 +121,7 @@ class View:
         self._knowers.clear()
         self.warm_sets.on_offers()
         self._find_offers()
+        self._distinct = share_judgements([p.offers for p in self.partitions], self._distinct)
         self._alive = {
             node.name for p in self.partitions for node in p.nodes if node.state != "down"
         }

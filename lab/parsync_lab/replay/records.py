@@ -3,10 +3,10 @@
 import csv
 import lzma
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.ids import is_name, shown
@@ -19,52 +19,83 @@ TORN: Final = (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error, lzm
 """What reading a file raises that is missing, packed wrongly or not text."""
 
 
+class Named(Protocol):
+    """A record with a name."""
+
+    @property
+    def name(self) -> str:
+        """The name, different for each record of a file."""
+
+
+T = TypeVar("T", bound=Named)
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of a file, whose values are checked as they are read."""
+    """A line of a trace, by column."""
 
     path: Path
     number: int
     values: Mapping[str, str]
 
     def error(self, fault: str) -> InvalidInput:
-        """Return the error of a value of this line."""
+        """Return the error that this line has a fault."""
         return InvalidInput(f"{self.path}, line {self.number}: {fault}")
 
     def text(self, column: str) -> str:
-        """Return the text of a column."""
+        """Return the text of a column; raises InvalidInput, as all methods do."""
         if column not in self.values:
             raise self.error(f"there is no {column}: a line must have a value for each column")
         return self.values[column].strip()
 
     def whole(self, column: str, most: int = 10**12, right: str = WHOLE_NUMBER_RULE) -> int:
-        """Return a whole number from 0 to `most`; right: the rule for the message."""
+        """Return a whole number from 0 to `most`. right: the rule, for the message."""
         text = self.text(column)
         if not (text.isascii() and text.isdecimal() and len(text) <= 13 and int(text) <= most):
             raise self.error(f"{column} {text[:40]!r} is not valid: it must be {right}")
         return int(text)
 
-    def seconds(self, column: str) -> float:
-        """Return a number of seconds, 0 or more."""
+    def number_from(self, column: str, least: float, most: float, right: str) -> float:
+        """Return a number from `least` to `most`. right: the rule, for the message."""
         text = self.text(column)
         try:
             value = float(text)
         except ValueError:
-            value = -1.0
-        if not 0 <= value <= MOST_TIME_S:
-            raise self.error(
-                f"{column} {text[:40]!r} is not valid: it must be a number of seconds, 0 or more"
-            )
+            value = float("nan")
+        if not least <= value <= most:
+            raise self.error(f"{column} {text[:40]!r} is not valid: it must be {right}")
         return value
 
+    def seconds(self, column: str) -> float:
+        """Return a time in seconds."""
+        return self.number_from(column, 0, MOST_TIME_S, "a number of seconds, 0 or more")
+
     def named(self, column: str) -> str:
-        """Return a name that a node or task may have."""
+        """Return a name that the product takes."""
         text = self.text(column)
         if not is_name("node name", text):
             raise self.error(
                 f"{column} {shown(text)} is not valid: it must be 1 to 128 letters, digits or _.@-"
             )
         return text
+
+    def check(self, make: Callable[[], object]) -> None:
+        """Let the product check names and amounts."""
+        try:
+            make()
+        except InvalidInput as error:
+            raise self.error(str(error)) from None
+
+
+def read_records(path: Path, columns: Sequence[str], make: Callable[[Row], T]) -> list[T]:
+    """Read a file of records, each of which has a name of its own; raises InvalidInput."""
+    records: dict[str, T] = {}
+    for row in read_rows(path, columns):
+        record = make(row)
+        if record.name in records:
+            raise row.error(f"{record.name} is there twice: each must have a name of its own")
+        records[record.name] = record
+    return list(records.values())
 
 
 def read_rows(path: Path, columns: Sequence[str]) -> list[Row]:
