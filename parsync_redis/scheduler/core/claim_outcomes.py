@@ -98,14 +98,14 @@ class Width:
 
     claims, lost: of this period.
     share_before: the share of lost claims in the period before a doubling; 0 if none is on trial.
-    rest: number of periods before the next doubling.
+    pause: number of periods before the next doubling.
     """
 
     seats: int = 1
     claims: int = 0
     lost: int = 0
     share_before: float = 0.0
-    rest: int = 0
+    pause: int = 0
 
     def on_judged(self, won: bool) -> None:
         """Take in the verdict on one claim; change the width at the end of a period."""
@@ -120,11 +120,11 @@ class Width:
         """Change the width by the share of lost claims in the period that ends."""
         helps = not self.share_before or share <= (1 - LEAST_GAIN) * self.share_before
         self.share_before = 0.0
-        self.rest -= self.rest > 0
+        self.pause -= self.pause > 0
         if not helps:
             self.seats //= 2
-            self.rest = PERIODS_OF_WIDTH
-        elif share > MAX_LOST_SHARE and self.seats < MAX_WIDTH and not self.rest:
+            self.pause = PERIODS_OF_WIDTH
+        elif share > MAX_LOST_SHARE and self.seats < MAX_WIDTH and not self.pause:
             self.share_before = share
             self.seats *= 2
         elif share < MAX_LOST_SHARE / 2 and self.seats > 1:
