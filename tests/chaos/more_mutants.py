@@ -98,9 +98,9 @@ OTHER_KINDS = (
     ),
     Mutant(
         "opened seats make no version",
-        "verbs/set_node",
-        "redis.call('HINCRBY', meta, 'version', 1)",
-        "",
+        "lib/node/free_bits",
+        "local version = redis.call('HINCRBY', meta, 'version', 1)",
+        "local version = redis.call('HGET', meta, 'version')",
     ),
     Mutant(
         "shut seats take claims",

@@ -220,7 +220,7 @@ MUTANTS = (
     Mutant(
         "register forgets what leases hold",
         "verbs/register_node",
-        "ledger_add(capacity, amounts(lease.asked), -1)",
+        "ledger_add(ledger, amounts(lease.asked), -1)",
         "local _ = lease",
     ),
     Mutant(

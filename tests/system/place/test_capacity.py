@@ -168,7 +168,8 @@ def test_the_newest_runs_beyond_the_capacity_are_recalled_after_a_while(
     assert worker.signals[2:] == [], "the time begins anew"
     monkeypatch.setattr(time, "monotonic", lambda: later_s + 11)
     worker.renew()
-    assert worker.signals[-1] == ("oldest", "SIGTERM"), "an uninterruptible task goes on"
+    assert worker.signals[-1] == ("oldest", "SIGTERM")
+    assert "kept" not in {id for id, _ in worker.signals}, "an uninterruptible task goes on"
     monkeypatch.undo()
     worker.agent.stop()
 
