@@ -13,7 +13,8 @@ from parsync_redis.model.needs import parse_needs
 from parsync_redis.model.node import Node
 from parsync_redis.model.order import ORDERS_OF_MS, PATIENCE_MS
 from parsync_redis.model.replies import Snapshot
-from parsync_redis.model.status import TaskState, TaskStatus
+from parsync_redis.model.status import TaskStatus
+from parsync_redis.model.task import TaskState
 from parsync_redis.model.times import (
     MIN_CLASS_RUNS,
     LearntTimes,
