@@ -236,6 +236,7 @@ def test_a_scheduler_reads_the_run_times_of_names_that_prefer_fast_nodes_only(
     store.client.set(drive.keys.shared("times"), "x")
     reader.work(22.0)
     assert core.view.run_times.of("work")["gpu:v100"] == 200.0, "a damaged key changes nothing"
+    store.client.delete(drive.keys.shared("times"))
 
 
 def test_a_tenant_that_has_used_much_goes_behind_one_that_has_not(store: Store) -> None:
