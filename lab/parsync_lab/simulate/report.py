@@ -152,7 +152,7 @@ def _command(name: str, result: Mapping[str, Any]) -> str:
     options = [
         f" {flag_of(option)} {_shown(result['parameters'][option])}"
         for option in result["given"]
-        if option != "trace"
+        if option in EXPERIMENTS[name].USES | {"seed"} and option != "trace"
     ]
     file = " FILE" if name in OF_TRACE else " --trace FILE" if "trace" in result["given"] else ""
     repeat = f" --repeat {result['repeat']}" if result["repeat"] > 1 else ""

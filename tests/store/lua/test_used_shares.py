@@ -8,10 +8,14 @@ from parsync_redis.errors import BrokenContract
 from parsync_redis.inspect.explanation import explain_task
 from parsync_redis.inspect.tenancy import read_tenants
 from parsync_redis.model.limits import MAX_BATCH
+from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.policy_reader import read_policy
+from parsync_redis.model.task import Submission
+from parsync_redis.model.times import MIN_CLASS_RUNS, RunTimes
 from parsync_redis.model.used_share import MAX_HELD_MS, SharesByTenant, UsedShare
 from parsync_redis.scheduler.leader.janitor import Janitor
 from parsync_redis.scheduler.leader.used_shares import UsedShareDuty
+from parsync_redis.scheduler.process.run_time_reader import FastReader
 from parsync_redis.store import Store
 from parsync_redis.store.repair.lost_leases import now_ms
 from parsync_redis.store.repair.repair_all import repair_all
@@ -163,6 +167,76 @@ def test_without_a_half_life_nothing_is_read_and_nothing_is_written(store: Store
     assert not [command for command in commands if "shares" in command]
     assert any("policy" in command for command in commands), "the monitor hears this client"
     assert not client.exists(key_of(drive))
+
+
+BY_WORK = '[tenants]\ncount = "work"\n'
+
+
+def learn(drive: Driver, name: str, **by_gpu: float) -> None:
+    """Let nodes learn how long (ms) tasks of a name run on nodes of the label `gpu`."""
+    times: dict[str, RunTimes] = {}
+    for gpu, ms in by_gpu.items():
+        for field in (name, f"{name} gpu:{gpu}"):
+            for _ in range(MIN_CLASS_RUNS):
+                times.setdefault(field, RunTimes()).add(ms)
+    drive.run(drive.commands.learn_times(times))
+
+
+def test_the_leader_notes_the_work_of_slots_and_people_and_schedulers_go_by_it(
+    store: Store,
+) -> None:
+    drive = Driver(store)
+    scheduled = Scheduled(drive)
+    drive.node("fast", slots=10, labels={"gpu": "v100"})
+    drive.node("slow", slots=10, labels={"gpu": "k80"})
+    scheduled.core.on_nodes(0, store.nodes(0).values(), 1)
+    scheduled.apply(BY_WORK)
+    learn(drive, "work", v100=100.0, k80=300.0)
+    for tenant, gpu in (("a", "v100"), ("b", "k80")):
+        options = TaskOptions.of({"tenant": tenant, "require": {"gpu": gpu}})
+        tasks = [Submission(f"{tenant}{n}", "work", b"", options) for n in range(3)]
+        assert set(drive.run(drive.commands.submit(tasks))) == {"submitted"}
+    assert len(scheduled.turns()) == 6
+    duty = UsedShareDuty(store, 10.0)
+    duty.work(read_policy(BY_WORK), 0.0)
+    shares = noted(drive)
+    assert {name: shares[name].work for name in "ab"} == pytest.approx({"a": 1.5, "b": 0.5})
+    assert shares["a"].share == pytest.approx(0.15), "3 of 30 slots, at one and a half"
+    assert [tenant.share for tenant in read_tenants(store)] == pytest.approx([0.15, 0.05])
+    scheduled.submit(1, "c")
+    read_policy_and_shares(scheduled)
+    assert scheduled.core.queue.work == pytest.approx({"a": 1.5, "a/-": 1.5, "b": 0.5, "b/-": 0.5})
+    duty.work(read_policy(""), 0.0)
+    assert noted(drive).keys() == shares.keys(), "nothing is written without the policy's wish"
+
+
+def test_a_scheduler_reads_the_run_times_of_names_that_prefer_fast_nodes_only(
+    store: Store,
+) -> None:
+    drive = Driver(store)
+    scheduled = Scheduled(drive)
+    drive.node("fast", slots=2, labels={"gpu": "v100"})
+    drive.node("slow", slots=2, labels={"gpu": "k80"})
+    core = scheduled.core
+    core.on_nodes(0, store.nodes(0).values(), 1)
+    learn(drive, "work", v100=100.0, k80=300.0)
+    learn(drive, "other", v100=100.0, k80=300.0)
+    reader = FastReader(store, core, 10.0)
+    reader.work(0.0)
+    assert core.view.run_times.of("work") == {}, "nobody had asked for it"
+    reader.work(0.5)
+    assert core.view.run_times.of("work") == {"gpu:v100": 100.0, "gpu:k80": 300.0}
+    learn(drive, "work", v100=300.0, k80=300.0)
+    reader.work(1.0)
+    assert core.view.run_times.of("work")["gpu:v100"] == 100.0, "it is read once in a lease"
+    reader.work(11.0)
+    assert core.view.run_times.of("work")["gpu:v100"] == 200.0
+    assert core.view.run_times.of("other") == {}
+    store.client.delete(drive.keys.shared("times"))
+    store.client.set(drive.keys.shared("times"), "x")
+    reader.work(22.0)
+    assert core.view.run_times.of("work")["gpu:v100"] == 200.0, "a damaged key changes nothing"
+    store.client.delete(drive.keys.shared("times"))
 
 
 def test_a_tenant_that_has_used_much_goes_behind_one_that_has_not(store: Store) -> None:

@@ -149,10 +149,10 @@ def checks(
 
 LAST_TASKS: Final = (
     "a task never waits for a fast node that is busy, so one of the last tasks may run on a slow "
-    "node, for up to thirteen times as long, and the makespan is when that task ends"
+    "node, for up to twelve times as long, and the makespan is when that task ends"
 )
 FEW_WAIT: Final = (
-    "while every task of a name has a run to learn from, the times on slow nodes are not known yet"
+    "from a cold start the first tasks of each name go by chance, until run times are known"
 )
 
 
