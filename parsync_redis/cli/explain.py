@@ -4,8 +4,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from ..model.explanation import Choice, Explanation, NodeClass, Outlook
-from ..model.human import age_text, needs_shown
+from ..model.explanation import MOST_RANKED, Explanation, NodeClass, Outlook, RankedNodes
+from ..model.human import needs_shown
+from ..model.preferences import preferences_shown
 from .common import ClusterName, Config, Json, Url, make_client, print_json, say, tell
 from .completion import complete_name
 from .ids import Id, resolve_id, with_near
@@ -81,14 +82,23 @@ def print_explanation(explanation: Explanation, verbose: bool) -> None:
     if explanation.name:
         tenant = f" for {explanation.tenant}" if explanation.tenant else ""
         limits = f" under {explanation.limits.replace(',', ', ')}" if explanation.limits else ""
-        subject += f" ({explanation.name} {needs_shown(explanation.needs)}{tenant}{limits})"
+        wishes = f", prefers {preferences_shown(explanation.prefer)}" if explanation.prefer else ""
+        needs = needs_shown(explanation.needs)
+        subject += f" ({explanation.name} {needs}{tenant}{limits}{wishes})"
     say(f"{subject}: {_answer(explanation)}")
     _print_fact(explanation.why)
     if explanation.outlook in (Outlook.WAITS, Outlook.NEVER):
         _print_wait(explanation, verbose)
-    if explanation.choice:
-        _print_choice(explanation.choice)
+    for line in explanation.choice.lines() if explanation.choice else ():
+        _print_fact(line)
+    candidates = explanation.candidates
+    listed = 0
+    if candidates and explanation.outlook in (Outlook.NOW, Outlook.WAITS):
+        listed = min(1 if explanation.id else MOST_RANKED, candidates.fitted)
+        _print_candidates(candidates, listed)
     for node_class in explanation.classes:
+        if not node_class.obstacles and len(node_class.nodes) == listed:
+            continue  # they are named above
         count = len(node_class.nodes)
         plural = "s" if count > 1 else " "
         _print_fact(f"{count:>6,} node{plural}  {_class_text(node_class, verbose)}")
@@ -118,23 +128,12 @@ def _print_wait(explanation: Explanation, verbose: bool) -> None:
         _print_fact(f"{holding.node} is held by {holder}, {duration}")
 
 
-def _print_choice(choice: Choice) -> None:
-    """Print why a task has its place: the scheduler that chose, its view, and the candidates."""
-    winners = [holder or "a closed slot" for holder in choice.lost_to]
-    losses = f", after lost claims: {len(winners)} (to {', '.join(winners)})" if winners else ""
-    view = f"from a view {age_text(choice.age_s)} old"
-    _print_fact(f"chosen by {choice.scheduler}, {choice.strategy}, {view}{losses}")
-    steps = " -> ".join(f"{step.nodes:,} {step.rule}" for step in choice.steps)
-    _print_fact(f"candidates: {steps}")
-    if choice.ranked:
-        buckets = ", ".join(
-            f"{ranked.rule} {ranked.bucket}"
-            + (f" (best {ranked.best})" if ranked.best < ranked.bucket else "")
-            for ranked in choice.ranked
-        )
-        _print_fact(f"preferences: {buckets}; {choice.ranked[-1].nodes:,} nodes were as good")
-    rank = f"number {choice.rank} of those that are left; the best of them has {choice.best:g}"
-    _print_fact(f"{choice.node} has score {choice.score:g}, {rank}")
+def _print_candidates(candidates: RankedNodes, most: int) -> None:
+    """Print where a task would go now. most: number of nodes."""
+    counts, *nodes = candidates.lines(most)
+    _print_fact(counts)
+    for line in nodes:
+        tell(f"    {line}", 6)
 
 
 def _answer(explanation: Explanation) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from ..errors import InvalidInput
 from ..model.human import age_text, needs_shown
+from ..model.preferences import preferences_shown
 from ..model.status import Setback, TaskStatus
 from ..model.task import TaskState
 from ..store.reads.cancel import server_ms
@@ -148,6 +149,7 @@ def print_status(task: TaskStatus, now_ms: int) -> None:
         ("priority", task.priority),
         ("prefer", task.prefer.replace(",", ", ") or None),
         ("strategy", task.strategy or None),
+        ("prefers", preferences_shown(task.prefer) or None),
         ("tenant", task.tenant or None),
         ("limits", task.limits.replace(",", ", ") or None),
         ("scheduler", task.scheduler),

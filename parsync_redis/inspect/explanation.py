@@ -29,7 +29,7 @@ from ..placement.forecast import (
     has_room_now,
 )
 from ..placement.now import classify
-from ..placement.reasons import find_fitting
+from ..placement.reasons import find_fitting, room_on
 from ..placement.remedies import can_hold, find_remedies
 from ..store.reads.accounts import read_account_lines
 from ..store.reads.demand import read_lines
@@ -69,7 +69,8 @@ def explain_task(store: Store, id: str) -> Explanation:
     if task.state is not TaskState.WAITING:
         return _explain_placed(task, choices_of(store, [id])[0])
     order = record.line.order if record.line else 0
-    return _Explainer(store).explain(task, order)
+    last = record.line.options.get("last", "") if record.line else ""
+    return _Explainer(store).explain(task, order, last)
 
 
 def explain_plan(
@@ -135,6 +136,7 @@ def _explain_placed(task: TaskStatus, choice: Choice | None) -> Explanation:
         choice=choice,
         tenant=task.tenant,
         limits=task.limits,
+        prefer=task.prefer,
     )
 
 
@@ -148,7 +150,8 @@ class _Explainer:
         self._times = read_times(store)
         self._names: dict[str, str] = {}  # id -> name of the tasks that hold slots
 
-    def explain(self, task: TaskStatus, order: int) -> Explanation:
+    def explain(self, task: TaskStatus, order: int, last: str = "") -> Explanation:
+        """Explain a waiting task. last: the node that the task avoids, '' for none."""
         reading = self._reading
         now_ms = self._reading.now_ms
         why = reading.why(task)
@@ -196,6 +199,13 @@ class _Explainer:
         if nearest in open_nodes and outlook is Outlook.WAITS:
             holders = self._named_holders(self._holders_of([nearest]))
         forecast = start if isinstance(start, Forecast) else None
+        candidates = None
+        if classes and not classes[0].obstacles:
+            from ..placement.ranked_nodes import rank_for  # numpy is slow to import
+
+            candidates = rank_for(task, last, needs, facts, classes[0].nodes)
+            best = candidates.nodes[0].node
+            why = why.replace(room_on(classes[0].nodes[0]), room_on(best))
         return Explanation(
             task.id,
             task.name,
@@ -215,6 +225,8 @@ class _Explainer:
             history=task.history,
             tenant=task.tenant,
             limits=task.limits,
+            prefer=task.prefer,
+            candidates=candidates,
         )
 
     def _first_by_use(self, task: TaskStatus) -> str:

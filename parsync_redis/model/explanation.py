@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Final
 
 from .human import age_text
 from .status import Setback
@@ -108,18 +109,96 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A soft rule of a choice.
+    """A node by one soft rule, compared with the other nodes that have room for the task.
 
-    rule: its name, 'pack' or 'zone:a'.
-    bucket: of the chosen node, 0 the best.
-    best: the best bucket of the nodes that were as good by the rules before.
-    nodes: number of nodes with a seat that were as good by this rule and the rules before.
+    rule: its name, 'pack' or 'zone=a'.
+    bucket: of the node, 0 the best.
+    best: the best bucket of the nodes that are as good by the rules before.
+    nodes: number of nodes that are as good by this rule and the rules before.
+    sentence: what nodes of the bucket have in common, '0 to 25 % of its scarcest amount is left'.
     """
 
     rule: str
     bucket: int
     best: int
     nodes: int
+    sentence: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the bucket for people: 'pack 3 of 0 (75 to 100 % ... is left)'."""
+        best = f" of {self.best}" if self.best < self.bucket else ""
+        sentence = f" ({self.sentence})" if self.sentence not in ("", self.rule) else ""
+        return f"{self.rule} {self.bucket}{best}{sentence}"
+
+
+def buckets_text(ranked: Sequence[Ranked], fitted: int) -> str:
+    """Return a node by its soft rules, for people; '' if the task has no preferences.
+
+    The first rule, which keeps scarce resources for other tasks, is named if it tells nodes apart.
+
+    ranked: the soft rules in order.
+    fitted: number of nodes with room.
+    """
+    is_idle = ranked and not ranked[0].bucket and ranked[0].nodes == fitted
+    return ", ".join(rule.text for rule in ranked[1 if is_idle else 0 :])
+
+
+@dataclass(frozen=True, slots=True)
+class RankedNode:
+    """A node with room for a task.
+
+    score: of the node.
+    ranked: the soft rules in order.
+    """
+
+    node: str
+    score: float
+    ranked: tuple[Ranked, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RankedNodes:
+    """The nodes with room for a task, in the order in which a scheduler would take them now.
+
+    The scheduler has read all nodes just now. Among nodes that are equal by all rules, the node of
+    the highest score comes first here; schedulers take any of them, those of a high score more
+    often.
+
+    fitted: number of nodes with room.
+    equal: number of nodes that are as good as the first node by all rules.
+    nodes: the first nodes, MOST_RANKED at most.
+    """
+
+    fitted: int
+    equal: int
+    nodes: tuple[RankedNode, ...]
+
+    def lines(self, most: int) -> Sequence[str]:
+        """Return for people the counts, and up to `most` nodes with their buckets."""
+        counts = f"nodes with room: {self.fitted:,}; as good as the best: {self.equal:,}"
+        nodes = [
+            "; ".join(
+                filter(None, (buckets_text(node.ranked, self.fitted), f"score {node.score:g}"))
+            )
+            for node in self.nodes[:most]
+        ]
+        return [counts, *(f"{n.node}: {text}" for n, text in zip(self.nodes, nodes, strict=False))]
+
+
+MOST_RANKED: Final = 10
+"""The maximum number of nodes that RankedNodes has."""
+
+MAX_WORD: Final = 100
+"""The maximum number of characters of a word of a stored choice."""
+
+MOST_LOST_TO: Final = 5
+"""The maximum number of lost claims of which a choice says who got the slot."""
+
+
+def _cut(word: str) -> str:
+    """Return a word of a stored choice, shortened if it is long."""
+    return word if len(word) <= MAX_WORD else f"{word[: MAX_WORD - 3]}..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +213,10 @@ class Choice:
     score: the node's score.
     best: the highest score among the nodes that were as good by all soft rules.
     rank: 1 if none of these nodes has a higher score.
-    lost_to: the tasks that had the slots of earlier claims, '' for a slot that was closed.
+    lost_to: the tasks that had the slots of the last MOST_LOST_TO lost claims, '' for a slot that
+        was closed.
     ranked: the soft rules in order.
+    lost: number of claims of this attempt that were lost before.
     """
 
     scheduler: str
@@ -148,16 +229,54 @@ class Choice:
     rank: int
     lost_to: tuple[str, ...] = ()
     ranked: tuple[Ranked, ...] = ()
+    lost: int = 0
+
+    @property
+    def fitted(self) -> int:
+        """Return the number of nodes that fitted and had room."""
+        return self.steps[-1].nodes if self.steps else 0
+
+    @property
+    def equal(self) -> int:
+        """Return the number of nodes that were as good as the chosen node by all soft rules."""
+        return self.ranked[-1].nodes if self.ranked else self.fitted
+
+    def lines(self) -> Sequence[str]:
+        """Return the choice for people."""
+        had = "node was" if self.equal == 1 else "nodes were"
+        facts = [
+            buckets_text(self.ranked, self.fitted) or "no preference told nodes apart",
+            f"{self.equal:,} {had} as good",
+            f"{self.fitted:,} fitted with room",
+            f"the view was {age_text(self.age_s)} old",
+            self._losses(),
+        ]
+        steps = " -> ".join(f"{step.nodes:,} {step.rule}" for step in self.steps)
+        rank = f"number {self.rank} of those as good; the best of them has {self.best:g}"
+        return [
+            f"{self.node}: {'; '.join(facts)}",
+            f"chosen by {self.scheduler}, {self.strategy}; candidates: {steps}",
+            f"{self.node} has score {self.score:g}, {rank}",
+        ]
+
+    def _losses(self) -> str:
+        """Return how many claims were lost before, and to whom."""
+        if not self.lost:
+            return "no lost claim before"
+        holders = ", ".join(holder or "a closed slot" for holder in self.lost_to)
+        plural = "" if self.lost == 1 else "s"
+        return f"{self.lost:,} lost claim{plural} before (to {holders})"
 
     @property
     def text(self) -> str:
-        """Return the choice as Redis has it: JSON."""
+        """Return the choice as Redis has it: JSON, of 4,096 bytes at most; long words are cut."""
         steps = [[step.rule, step.nodes] for step in self.steps]
-        ranked = [[r.rule, r.bucket, r.best, r.nodes] for r in self.ranked]
+        ranked = [[_cut(r.rule), r.bucket, r.best, r.nodes, _cut(r.sentence)] for r in self.ranked]
         fields = {
             **asdict(self),
             "steps": steps,
             "ranked": ranked,
+            "lost_to": [*map(_cut, self.lost_to)],
             "age_s": round(self.age_s, 4),
         }
         return json.dumps(fields, separators=(",", ":"))
@@ -170,8 +289,8 @@ class Choice:
             steps = tuple(Step(str(rule), int(nodes)) for rule, nodes in fields.pop("steps"))
             lost_to = tuple(map(str, fields.pop("lost_to")))
             ranked = tuple(
-                Ranked(str(rule), int(bucket), int(best), int(nodes))
-                for rule, bucket, best, nodes in fields.pop("ranked")
+                Ranked(str(rule), int(bucket), int(best), int(nodes), str(sentence))
+                for rule, bucket, best, nodes, sentence in fields.pop("ranked")
             )
             scheduler, node, strategy = (
                 str(fields[name]) for name in ("scheduler", "node", "strategy")
@@ -190,6 +309,7 @@ class Choice:
                 int(fields["rank"]),
                 lost_to,
                 ranked,
+                int(fields["lost"]),
             )
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             return None
@@ -212,6 +332,8 @@ class Explanation:
     history: lost attempts, and why they left their nodes.
     choice: why the task has its place; None if the choice was not recorded.
     tenant, limits: the accounts of the task, as its kind has them.
+    prefer: the soft rules of the task, as its kind has them.
+    candidates: the nodes where a task that is not placed has room; None if there are none.
     """
 
     id: str
@@ -234,6 +356,8 @@ class Explanation:
     choice: Choice | None = None
     tenant: str = ""
     limits: str = ""
+    prefer: str = ""
+    candidates: RankedNodes | None = None
 
     @property
     def start_text(self) -> str:

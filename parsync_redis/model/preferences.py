@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from ..errors import InvalidInput
-from .condition import OPERATORS, conditions_of, is_condition, read_condition
+from .condition import OPERATORS, conditions_of, describe, is_condition, read_condition
 from .ids import check_name, close_to, encode_id, shown
 from .near import NEAR_LABEL
 from .needs import refuse_reserved
@@ -86,6 +86,21 @@ def preferences_text(preferences: Sequence[object]) -> str:
 def preferences_of(text: str) -> tuple[SoftRule, ...]:
     """Return the rules in the text of a kind; without those that this version does not know."""
     return tuple(filter(None, map(_read, text.split(",")))) if text else ()
+
+
+def preferences_shown(text: str) -> str:
+    """Return the rules in the text of a kind as people write them: 'zone=a, pack:gpu'."""
+    return ", ".join(map(_shown, text.split(","))) if text else ""
+
+
+def _shown(word: str) -> str:
+    """Return a rule as people write it; a rule that this version does not know as it is."""
+    rule = _read(word)
+    if rule is None or rule.rule == "ranks":
+        return word
+    if rule.rule == "label":
+        return describe(rule.argument, rule.condition)
+    return ":".join(filter(None, (rule.rule, rule.argument)))
 
 
 def _read(word: str) -> SoftRule | None:

@@ -22,6 +22,8 @@ class NodeFacts:
     held_back: the node holds back the task's name, because such tasks fail there.
     leaves: the sentence about a node that leaves, if this keeps the judged task away; else ''.
     gives: what the node gives now, if that is less than it offers: 'gives 6 of its 10 slots now'.
+    noticed: the node has a notice, whatever it keeps away.
+    score: of the node, see Node.
     """
 
     name: str
@@ -37,6 +39,8 @@ class NodeFacts:
     held_back: bool = False
     leaves: str = ""
     gives: str = ""
+    noticed: bool = False
+    score: float = 1.0
 
     @property
     def open(self) -> bool:

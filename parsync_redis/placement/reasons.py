@@ -30,6 +30,11 @@ ROOM: Final = "has room: a scheduler's next turn places it there"
 """The end of a sentence about a task that nothing keeps from being placed."""
 
 
+def room_on(node: str) -> str:
+    """Return that nothing keeps a task from being placed on a node."""
+    return f"node {node} {ROOM}"
+
+
 def find_fitting(needs: Resources, nodes: Iterable[NodeFacts]) -> list[NodeFacts]:
     """Return the nodes that could hold the task if they were empty.
 
@@ -78,7 +83,7 @@ def explain_fitting(
     """
     for node in shown:
         if has_room(needs, node):
-            return f"node {node.name} {ROOM}"
+            return room_on(node.name)
     keeps = [_sentence(needs, node, holders) for node in shown]
     if total == 1:
         return f"only node {shown[0].name} fits: it {keeps[0]}"

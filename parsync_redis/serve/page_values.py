@@ -8,8 +8,9 @@ from ..cli.common import show_time
 from ..cli.node_page import left_text
 from ..cli.policy import allowed_text, amounts_text, held_text, limit_note, used_text
 from ..model.events import Event
-from ..model.explanation import Explanation
+from ..model.explanation import MOST_RANKED, Explanation
 from ..model.human import labels_shown, needs_shown
+from ..model.preferences import preferences_shown
 from ..model.status import TaskStatus
 from ..model.views import VIEW_AGES, NodeView
 from ..placement.reasons import reason_class
@@ -174,6 +175,7 @@ def task_values(task: TaskStatus, explanation: Explanation) -> dict[str, Any]:
     facts = [(name, show_time(at_ms)) for name, at_ms in times.items() if at_ms]
     facts += [
         ("needs", needs_shown(task.needs)),
+        *([("prefers", preferences_shown(task.prefer))] if task.prefer else []),
         ("place", task.node or "-"),
         ("attempt", str(task.attempt)),
     ]
@@ -204,4 +206,6 @@ def task_values(task: TaskStatus, explanation: Explanation) -> dict[str, Any]:
         "start": explanation.start_text,
         "holders": holders,
         "remedies": explanation.remedies,
+        "choice": explanation.choice.lines() if explanation.choice else (),
+        "candidates": explanation.candidates.lines(MOST_RANKED) if explanation.candidates else (),
     }

@@ -12,15 +12,19 @@ from hypothesis import strategies as st
 
 from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.devices import kind_of
-from parsync_redis.model.explanation import Choice, Ranked, Step
+from parsync_redis.model.explanation import MOST_LOST_TO, Choice, Ranked, Step
+from parsync_redis.model.ids import MAX_ID
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
+from parsync_redis.model.preferences import MAX_PREFERENCES, preferences_text
 from parsync_redis.model.replies import Snapshot
+from parsync_redis.placement.preferences import rules_of
 from parsync_redis.placement.rules import PLACEMENT_RULES
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.placement_log import CHOICES_PER_GAP
 from parsync_redis.scheduler.core.plan import Plan
-from tests.kit.core_rig import Queue, judge, judge_each, make, node, see, waiting
+from parsync_redis.store.scripts.lengths import limit_of
+from tests.kit.core_rig import Queue, judge, judge_each, make, node, see, tasks_of, waiting
 from tests.store.model.test_fits import NEEDS, OFFERS
 
 
@@ -76,9 +80,9 @@ def test_a_choice_can_be_derived_again_from_the_view(
     is_kept_back = mine.name in others
     assert not is_kept_back or all(one.name in others for one in able)
     able = [one for one in able if (one.name in others) == is_kept_back]
-    assert choice.ranked == (
-        Ranked("not kept back", int(is_kept_back), int(is_kept_back), len(able)),
-    )
+    bucket = int(is_kept_back)
+    sentence = ("not kept back", "kept back for tasks that ask for what it has")[bucket]
+    assert choice.ranked == (Ranked("not kept back", bucket, bucket, len(able), sentence),)
     assert (choice.node, choice.score) == (mine.name, mine.score)
     assert choice.best == max(one.score for one in able)
     assert choice.rank == 1 + sum(one.score > mine.score for one in able)
@@ -107,7 +111,7 @@ def test_a_choice_says_that_nodes_with_scarce_resources_are_kept_back() -> None:
     (choice,) = at_gap(core).choices.values()
     assert choice.node != "gpu"
     assert choice.steps[-1] == Step("free", 3)
-    assert choice.ranked == (Ranked("not kept back", 0, 0, 2),)
+    assert choice.ranked == (Ranked("not kept back", 0, 0, 2, "not kept back"),)
     assert (choice.best, choice.rank) == (1.0, 1)
 
 
@@ -118,8 +122,62 @@ def test_a_lost_claim_is_in_the_choice_that_wins_with_the_task_that_had_the_slot
     judge_each(core, plan, [Verdict(ClaimOutcome.CONFLICT, "other")])
     judge(core, core.plan(confirm=False), ClaimOutcome.HELD)
     choices = at_gap(core).choices
-    assert choices["t1"].lost_to == ("other",)
+    assert (choices["t1"].lost, choices["t1"].lost_to) == (1, ("other",))
     assert at_gap(core).choices == {}, "each is written once"
+
+
+def test_the_lost_claims_before_a_choice_are_counted_although_they_were_not_noted() -> None:
+    core = make()
+    see(core, 0, [node("n", 2 * CHOICES_PER_GAP)], 2 * CHOICES_PER_GAP)
+    plan = waiting(core, CHOICES_PER_GAP + 1).turn()
+    last = tasks_of(plan)[-1]
+    free = Verdict(ClaimOutcome.HELD, "1000")
+    judge_each(core, plan, [free] * CHOICES_PER_GAP + [Verdict(ClaimOutcome.CONFLICT, "another")])
+    judge(core, at_gap(core), ClaimOutcome.HELD)
+    assert at_gap(core).choices[last].lost_to == ("another",)
+
+
+def test_a_choice_has_the_last_losers_only_and_the_number_of_all_lost_claims() -> None:
+    core = make()
+    see(core, 0, [node("n", 10)], 10)
+    plan = waiting(core, 1).turn()
+    for i in range(MOST_LOST_TO + 2):
+        judge_each(core, plan, [Verdict(ClaimOutcome.CONFLICT, f"w{i}")])
+        plan = core.plan(confirm=False)
+    at_gap(core)
+    judge_each(core, plan, [Verdict(ClaimOutcome.CONFLICT, "last")])
+    judge(core, core.plan(confirm=False), ClaimOutcome.HELD)
+    choice = at_gap(core).choices["t1"]
+    assert choice.lost == MOST_LOST_TO + 3
+    assert choice.lost_to == ("w3", "w4", "w5", "w6", "last")
+
+
+def test_the_note_of_the_longest_choice_is_not_refused_by_the_script() -> None:
+    values = [f"{'v' * 60}{i}" for i in range(50)]
+    prefer = preferences_text([{f"label{i}": values} for i in range(MAX_PREFERENCES)])
+    name = "n" * 63
+    choice = Choice(
+        name,
+        name,
+        "latency",
+        0.123456,
+        tuple(Step(rule.name, 99_999) for rule in (*PLACEMENT_RULES, *PLACEMENT_RULES)),
+        1.5,
+        1.5,
+        99_999,
+        ("%C3%A4" * MAX_ID,) * MOST_LOST_TO,
+        tuple(
+            Ranked(rule.name, 63, 63, 99_999, rule.sentence(1))
+            for rule in rules_of(prefer, latency=True, last=name)
+        ),
+        99_999,
+    )
+    assert len(choice.ranked) == MAX_PREFERENCES + 3
+    assert len(choice.text.encode()) <= limit_of("note_choices", "text")
+    stored = Choice.of(choice.text)
+    assert stored is not None
+    assert stored.ranked[1] == choice.ranked[1]
+    assert stored.ranked[-1].sentence.startswith("not label5 in ")
 
 
 def test_only_some_choices_of_a_gap_are_noted_and_they_wait_for_the_gap() -> None:

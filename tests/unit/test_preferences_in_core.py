@@ -1,15 +1,11 @@
 """The core places a task on the best of the nodes that fit, by the task's preferences in order."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from parsync_redis.model.claim import ClaimOutcome, Verdict
-from parsync_redis.model.explanation import Ranked
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
@@ -24,7 +20,7 @@ from parsync_redis.scheduler.core.claim_outcomes import (
     Width,
 )
 from parsync_redis.scheduler.core.core import Core
-from tests.kit.core_rig import Queue, claims_of, judge, judge_each, make
+from tests.kit.core_rig import Queue, claims_of, judge_each, make
 
 SLOTS = 4
 
@@ -122,45 +118,10 @@ def test_spread_by_a_label_counts_all_nodes_of_the_value() -> None:
     assert nodes_of(core, 1, ["spread"]) == ["a2"]
 
 
-ORACLE: dict[str, Callable[[int, str], int]] = {
-    "zone=a": lambda free, zone: int(zone != "a"),
-    "pack": lambda free, zone: min(3, 4 * (free - 1) // SLOTS),
-    "spread": lambda free, zone: min(3, 4 * (SLOTS - free) // SLOTS),
-    "ranks": lambda free, zone: {"a": 2, "b": 0}.get(zone, 3),
-}
-"""By rule, its bucket of a node with this number of free slots and this zone, said once more."""
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, SLOTS), st.sampled_from("abc")), min_size=1, max_size=8),
-    st.lists(st.sampled_from([*ORACLE]), min_size=1, max_size=4, unique=True),
-)
-def test_each_recorded_choice_can_be_derived_again(
-    nodes: list[tuple[int, str]], rules: list[str]
-) -> None:
-    core = make()
-    cluster(core, {f"n{i}": (free, {"zone": zone}) for i, (free, zone) in enumerate(nodes)})
-    prefer = [{"zone": {"a": 2, "b": 0}} if rule == "ranks" else rule for rule in rules]
-    kind = Kind("work", "slots=1", prefer=preferences_text(prefer))
-    queue = Queue(core).add(kind.text, 1)
-    queue.tell()
-    plan = queue.turn()
-    able = [(f"n{i}", free, zone) for i, (free, zone) in enumerate(nodes) if free]
-    if not able:
-        assert not plan.commit
-        return
-    judge(core, plan, ClaimOutcome.HELD)
-    core.on_tick(1)
-    (choice,) = core.plan(confirm=False).choices.values()
-    chosen = next(node for node in able if node[0] == choice.node)
-    expected = [Ranked("not kept back", 0, 0, len(able))]
-    for rule, ranked in zip(rules, choice.ranked[1:], strict=True):
-        bucket = ORACLE[rule](*chosen[1:])
-        best = min(ORACLE[rule](free, zone) for _, free, zone in able)
-        assert bucket == best, "the best of the nodes that were as good is chosen"
-        able = [node for node in able if ORACLE[rule](*node[1:]) == bucket]
-        expected.append(Ranked(ranked.rule, bucket, best, len(able)))
-    assert choice.ranked == tuple(expected)
+def test_spread_by_a_label_judges_a_partition_whose_nodes_lack_the_label() -> None:
+    core = make(2)
+    cluster(core, {"plain": (1, {})}, {"a": (3, A)})
+    assert nodes_of(core, 1, ["spread:zone"]) == ["a"]
 
 
 @pytest.mark.parametrize("count", [1, 3, 9, 16])

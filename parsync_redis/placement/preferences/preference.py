@@ -6,7 +6,7 @@ nothing to later rules, and all schedulers would choose the same node.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -100,6 +100,30 @@ def find_scarce(all_columns: Iterable[Columns]) -> frozenset[str]:
         for name, nodes_with_it in columns.declaring.items():
             declaring[name] = declaring.get(name, 0) + int(np.count_nonzero(nodes_with_it))
     return frozenset(name for name, count in declaring.items() if 0 < 2 * count < nodes)
+
+
+def first_of(values: Sequence[str]) -> str:
+    """Return the first value of a label of a node, '' for a node without the label."""
+    return values[0] if values else ""
+
+
+def parts_in_use(label: str, partitions: Iterable[tuple[Columns, Ints]]) -> Mapping[str, float]:
+    """Return by value of a label the part of its nodes' slots that is in use, 0.0 to 1.0.
+
+    '' stands for nodes without the label. A node with several values counts to the first.
+
+    partitions: of each the offers of its nodes, and their numbers of free slots.
+    """
+    slots: dict[str, int] = {}
+    free: dict[str, int] = {}
+    for columns, free_slots in partitions:
+        column = columns.labels.get(label)
+        values = [first_of(of_nodes) for of_nodes in column.values] if column else [""]
+        codes = column.codes if column else np.zeros(columns.size, dtype=np.int64)
+        for totals, of_nodes in ((slots, columns.slots), (free, free_slots)):
+            for value, total in zip(values, np.bincount(codes, of_nodes, len(values)), strict=True):
+                totals[value] = totals.get(value, 0) + int(total)
+    return {value: 1 - free[value] / total for value, total in slots.items() if total}
 
 
 class Lasts(Enum):

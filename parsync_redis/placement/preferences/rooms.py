@@ -5,7 +5,7 @@ import numpy as np
 from ...model.amount import THOUSANDTHS
 from ...model.needs import Resources
 from ..strategy import Floats, Ints
-from .preference import QUARTERS, Lasts, NodesNow, Preference
+from .preference import QUARTERS, Lasts, NodesNow, Preference, first_of
 
 
 def _quarters(parts: Floats) -> Ints:
@@ -76,10 +76,9 @@ class SpreadPreference(Preference):
             return _quarters(1.0 - _least_left(nodes, needs, task=False))
         used = nodes.cluster.used_by(self._label)
         column = nodes.columns.labels.get(self._label)
-        if column is None:
-            return nodes.everyone()
-        parts = np.array([used.get(values[0] if values else "", 0.0) for values in column.values])
-        return _quarters(parts)[column.codes]
+        values = column.values if column else [()]
+        parts = np.array([used.get(first_of(of_nodes), 0.0) for of_nodes in values])
+        return _quarters(parts)[column.codes if column else nodes.everyone()]
 
     def sentence(self, bucket: int) -> str:
         """Say how much is in use."""

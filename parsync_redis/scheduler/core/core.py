@@ -209,6 +209,7 @@ class Core:
                     self.waits.add(task.kind.name, waited_ms)
                 continue
             lost += 1
+            self._placer.choices.on_lost(claim, verdict)
             if verdict.word is ClaimOutcome.CHANGED:
                 changed = True
             elif freshness.asks or verdict.word is not ClaimOutcome.CONFLICT:

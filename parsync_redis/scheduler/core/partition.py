@@ -6,7 +6,7 @@ are still to be taken from the queue. Each reserved seat becomes a claim, or goe
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import Final
 
@@ -33,7 +33,7 @@ class Seats:
     leads: seat i is `size` slots from `bits[leads[i]]` on.
     nodes: the index of each seat's node.
     paces: how good each seat is, see placement/strategy.py.
-    ranks: of each seat by the soft rules, see candidates.py; None if all are 0.
+    ranks: of each seat by the soft `rules`, see candidates.py; None if all are 0.
     """
 
     partition: "PartitionCopy"
@@ -43,6 +43,7 @@ class Seats:
     paces: Floats
     size: int
     ranks: Ints | None = None
+    rules: Sequence[Preference] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +51,7 @@ class Reservation:
     """Seats that the copy keeps for tasks of equal needs, the best first.
 
     Seat i is `slots[i]` of node `owners[i]`. device_amounts: the result of `AmountsLeft.take` for
-    them. ranks: by node, the rank of its seats by the soft rules; 0 for a node that is missing.
+    them. ranks: by node, the rank of its seats by the soft `rules`; 0 for a node that is missing.
     """
 
     partition: "PartitionCopy"
@@ -59,6 +60,7 @@ class Reservation:
     slots: list[tuple[int, ...]]
     device_amounts: list[dict[str, int]] = field(default_factory=list)
     ranks: Mapping[int, int] = field(default_factory=dict)
+    rules: Sequence[Preference] = ()
 
     def __len__(self) -> int:
         return len(self.owners)
@@ -98,9 +100,8 @@ class Reservation:
 
     def split(self, count: int) -> "Reservation":
         """Return the first `count` seats as a reservation of their own."""
-        first = Reservation(self.partition, self.needs, self.owners[:count], self.slots[:count])
+        first = replace(self, owners=self.owners[:count], slots=self.slots[:count])
         first.device_amounts = self.device_amounts[:count]
-        first.ranks = self.ranks
         del self.owners[:count], self.slots[:count], self.device_amounts[:count]
         self.partition.reserved[first] = None
         return first
@@ -306,6 +307,7 @@ class PartitionCopy:
             reservation.ranks = dict(
                 zip(reservation.owners, seats.ranks[chosen].tolist(), strict=True)
             )
+            reservation.rules = seats.rules
         self.change(reservation, 1, bits)
         self.reserved[reservation] = None
         return reservation
@@ -336,8 +338,7 @@ class PartitionCopy:
     def used(self) -> Mapping[str, int]:
         """Return what is not free on open nodes, in thousandths, `slots` too. Cached."""
         if self._used is None:
-            free = self._layout.count(self.free & self._layout.is_slot)
-            self._used = self.offers.used(free, self.amounts_left)
+            self._used = self.offers.used(self.free_slots(), self.amounts_left)
         return self._used
 
     def free_slots(self) -> Ints:

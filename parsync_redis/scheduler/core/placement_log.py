@@ -2,25 +2,27 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 import numpy as np
 
-from ...model.claim import ClaimOutcome
-from ...model.explanation import Choice, Ranked, Step
+from ...model.claim import Claim, ClaimOutcome, Verdict
+from ...model.explanation import MOST_LOST_TO, Choice, Ranked, Step
 from ...model.node import Node
 from ...model.options import Strategy
 from ...model.replies import Judged
 from ...model.task import Taken
 from ...placement.preferences import rules_of
+from ...placement.preferences.marks import ElsewherePreference
 from ...placement.preferences.preference import Preference
+from ...placement.preferences.ranks import compare, with_second
 from ...placement.rules import PLACEMENT_RULES
 from ...placement.strategy import Floats, Ints
 from .freshness import places_in_turn
 from .kind_group import KindGroup
-from .partition import PartitionCopy
+from .partition import PartitionCopy, Reservation
 from .plan import Plan
-from .ranks import compare
 from .reservations import seats_for
 from .view import View
 
@@ -28,7 +30,7 @@ CHOICES_PER_GAP: Final = 5
 """Number of choices noted in each gap."""
 
 MAX_LOST_CLAIMS: Final = 1000
-"""Maximum number of tasks whose lost claims are kept."""
+"""Maximum number of attempts whose lost claims are kept."""
 
 
 class Choices:
@@ -44,8 +46,8 @@ class Choices:
         self._left = CHOICES_PER_GAP
         self._due = False
         self._drafts: dict[str, Choice] = {}
-        # by task, the tasks that had its slots
-        self._lost: dict[str, tuple[str, ...]] = {}
+        # by task and attempt, how many claims it lost, and the tasks that had the last slots
+        self._lost: dict[tuple[str, str], tuple[int, tuple[str, ...]]] = {}
         self._ready: dict[str, Choice] = {}
 
     @property
@@ -57,28 +59,34 @@ class Choices:
         """Begin a gap: write the choices that are ready, and allow CHOICES_PER_GAP notes again."""
         self._left = CHOICES_PER_GAP
         self._due = True
-        # some of these tasks were cancelled, or their next claims were not noted
-        if len(self._lost) > MAX_LOST_CLAIMS:
-            self._lost.clear()
+        # the oldest, because most attempts have a place by now
+        for attempt in [*islice(self._lost, max(0, len(self._lost) - MAX_LOST_CLAIMS))]:
+            del self._lost[attempt]
 
     def on_claim(
         self,
         tasks: Sequence[Taken],
         group: KindGroup,
-        copy: PartitionCopy,
-        nodes: Sequence[Node],
+        reservation: Reservation,
         strategy: Strategy,
-        ranks: Sequence[int],
     ) -> None:
-        """Note the choice of nodes[i] for tasks[i], as far as this gap allows.
+        """Note the choice of the first seats of a reservation for tasks, as far as a gap allows.
 
-        ranks: of the nodes by the soft rules, when their seats were reserved.
+        Preferences about room look at the nodes as they were without the reservation.
         """
-        noted = list(zip(tasks, nodes, ranks, strict=True))[: self._left]
+        copy = reservation.partition
+        noted = list(zip(tasks, reservation.owners, strict=False))[: self._left]
         self._left -= len(noted)
-        latency = strategy is Strategy.LATENCY
-        for task, node, rank in noted:
-            rules = rules_of(group.prefer, latency, task.last or "")
+        if group.prefer:
+            copy.change(reservation, -1)
+        for task, owner in noted:
+            node = copy.nodes[owner]
+            lost, lost_to = self._lost.get((task.id, task.attempt), (0, ()))
+            rules = reservation.rules or rules_of("")
+            rank = reservation.rank_of(node)
+            if task.last and not any(isinstance(rule, ElsewherePreference) for rule in rules):
+                elsewhere = ElsewherePreference(task.last)
+                rules, rank = with_second(rules, rank, elsewhere, int(node.name == task.last))
             steps, scores, ranked = self._census(group, copy, node, rank, rules)
             self._drafts[task.id] = Choice(
                 self._scheduler,
@@ -89,22 +97,27 @@ class Choices:
                 node.score,
                 float(scores.max()),
                 int((scores > node.score).sum()) + 1,
-                self._lost.get(task.id, ()),
+                lost_to,
                 ranked,
+                lost,
             )
+        if group.prefer:
+            copy.change(reservation, 1)
 
     def on_judged(self, judged: Judged, now_s: float) -> None:
-        """Make the choices ready whose claims won; note who has the slots of lost claims."""
+        """Make the choices ready whose claims won, and drop those whose claims were lost."""
         if not self._drafts:
             return
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
             draft = self._drafts.pop(claim.task, None)
             if draft and verdict.won:
                 self._ready[claim.task] = replace(draft, age_s=max(0.0, now_s - draft.age_s))
-                self._lost.pop(claim.task, None)
-            elif draft:
-                holder = verdict.detail if verdict.word is ClaimOutcome.CONFLICT else ""
-                self._lost[claim.task] = (*draft.lost_to, holder)
+
+    def on_lost(self, claim: Claim, verdict: Verdict) -> None:
+        """Note who has the slots of a lost claim, for the choice of the next claim."""
+        holder = verdict.detail if verdict.word is ClaimOutcome.CONFLICT else ""
+        lost, lost_to = self._lost.get((claim.task, claim.attempt), (0, ()))
+        self._lost[claim.task, claim.attempt] = lost + 1, (*lost_to, holder)[-MOST_LOST_TO:]
 
     def forget(self) -> None:
         """Drop what is not written."""

@@ -157,6 +157,11 @@ class Placer:
         """Put claims of the first seats of a reservation into the plan, one for each task."""
         if not tasks:
             return
+        if self.choices.wanted:
+            kind = tasks[0].kind
+            group = self._queue.group_of(kind)
+            strategy = self._selector.resolve(kind.strategy)
+            self.choices.on_claim(tasks, group, reservation, strategy)
         copy = reservation.partition
         amounts = reservation.needs.asked
         seats = list(reservation.claim(len(tasks)))
@@ -175,13 +180,6 @@ class Placer:
             for task, (node, slots) in zip(tasks, seats, strict=True)
         )
         self.unplaced.claimed.update((task.id, task) for task in tasks)
-        if self.choices.wanted:
-            kind = tasks[0].kind
-            group = self._queue.group_of(kind)
-            strategy = self._selector.resolve(kind.strategy)
-            nodes = [node for node, _ in seats]
-            ranks = [reservation.rank_of(node) for node in nodes]
-            self.choices.on_claim(tasks, group, copy, nodes, strategy, ranks)
 
     def on_unjudged(self, claims: Iterable[Claim]) -> None:
         """Let tasks go back whose claims got no answer.

@@ -1,27 +1,12 @@
-"""The rank of each node by the soft rules (placement/preferences/), 0 the best.
-
-The bucket of the first rule is the first digit of the rank, in base MAX_BUCKET + 1. So ten rules
-fit in 63 bits.
-"""
+"""The ranks of a partition's nodes by the soft rules, kept while they are right."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
-import numpy as np
-
-from ...model.explanation import Ranked
 from ...model.needs import Resources
-from ...placement.columns import Mask
-from ...placement.preferences.preference import MAX_BUCKET, Lasts, NodesNow, Preference
+from ...placement.preferences.preference import Lasts, NodesNow, Preference
+from ...placement.preferences.ranks import rank_nodes
 from ...placement.strategy import Ints
 from .offers import keep
-
-_RADIX: Final = MAX_BUCKET + 1
-
-
-def kept_back_from(rules: Sequence[Preference]) -> int:
-    """Return the lowest rank of nodes that the first rule, ScarcePreference, keeps back."""
-    return int(_RADIX ** (len(rules) - 1))
 
 
 class Ranks:
@@ -51,9 +36,7 @@ class Ranks:
         ranks = self._now.get(key)
         if ranks is None:
             nodes = read()
-            ranks = nodes.everyone()
-            for rule in rules:
-                ranks = ranks * _RADIX + self._buckets(rule, needs, nodes)
+            ranks = rank_nodes(nodes, (self._buckets(rule, needs, nodes) for rule in rules))
             if all(rule.lasts is not Lasts.MOMENT for rule in rules):
                 keep(self._now, key, ranks)
         return ranks
@@ -68,20 +51,3 @@ class Ranks:
             buckets = rule.buckets(nodes, needs)
             keep(self._of_offers, key, buckets)
         return buckets
-
-
-def compare(rules: Sequence[Preference], ranks: Ints, rank: int) -> tuple[Mask, tuple[Ranked, ...]]:
-    """Return which nodes are as good as a chosen node, and how they compare by each rule.
-
-    ranks: of all nodes with a seat.
-    rank: of the chosen node, which is among them.
-    """
-    equal: Mask = np.full(len(ranks), True)
-    ranked = list[Ranked]()
-    for power, rule in zip(reversed(range(len(rules))), rules, strict=True):
-        buckets = ranks // _RADIX**power % _RADIX
-        bucket = rank // _RADIX**power % _RADIX
-        best = int(buckets[equal].min())
-        equal = equal & (buckets == bucket)
-        ranked.append(Ranked(rule.name, bucket, best, int(equal.sum())))
-    return equal, tuple(ranked)

@@ -10,13 +10,13 @@ from ...model.options import Strategy
 from ...placement.preferences import rules_of
 from ...placement.preferences.marks import not_asked
 from ...placement.preferences.preference import Preference
+from ...placement.preferences.ranks import kept_back_from
 from ...placement.strategy import sample
 from .candidates import Candidates, count_below
 from .claim_outcomes import Widths
 from .freshness import Freshness, PartitionOrder, freshest_first, places_in_turn
 from .kind_group import KindGroup
 from .partition import PartitionCopy, Reservation, Seats
-from .ranks import kept_back_from
 from .reservations import seats_for
 from .view import View
 
@@ -134,7 +134,7 @@ class SeatFinder:
             if not is_plain:
                 place = places.get(partition.number, 0)
                 ranks = partition.ranks(rules, group.needs, cluster, place)
-                seats = replace(seats, ranks=ranks[seats.nodes])
+                seats = replace(seats, ranks=ranks[seats.nodes], rules=rules)
             ranked.append(seats)
         return ranked
 

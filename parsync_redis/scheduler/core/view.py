@@ -14,7 +14,7 @@ from ...model.node import Notice
 from ...model.views import AGES_TOLD, VIEW_AGES
 from ...placement.facts import NodeFacts
 from ...placement.now import LEAVES_NOW, before_they_end
-from ...placement.preferences.preference import ClusterNow, fifths, find_scarce
+from ...placement.preferences.preference import ClusterNow, fifths, find_scarce, parts_in_use
 from ...placement.reasons import (
     MAX_NAMED,
     NAMES_UNREAD,
@@ -92,25 +92,8 @@ class View:
         return _sum(partition.used() for partition in self.partitions)
 
     def used_by(self, label: str) -> Mapping[str, float]:
-        """Return by value of a label the part of its nodes' slots that is in use, 0.0 to 1.0.
-
-        '' stands for nodes without the label. A node with several values counts to the first.
-        """
-        slots: dict[str, int] = {}
-        free: dict[str, int] = {}
-        for partition in self.partitions:
-            column = partition.offers.columns.labels.get(label)
-            values = [v[0] if v else "" for v in column.values] if column else [""]
-            codes = column.codes if column else np.zeros(len(partition.nodes), dtype=np.int64)
-            for totals, of_nodes in (
-                (slots, partition.offers.columns.slots),
-                (free, partition.free_slots()),
-            ):
-                for value, total in zip(
-                    values, np.bincount(codes, of_nodes, len(values)), strict=True
-                ):
-                    totals[value] = totals.get(value, 0) + int(total)
-        return {value: 1 - free[value] / total for value, total in slots.items() if total}
+        """Return by value of a label the part of its nodes' slots that is in use, 0.0 to 1.0."""
+        return parts_in_use(label, ((p.offers.columns, p.free_slots()) for p in self.partitions))
 
     def rescale(self) -> None:
         """Compute the facts that depend on all nodes.
@@ -272,4 +255,5 @@ def _facts(partition: PartitionCopy, index: int) -> NodeFacts:
         free,
         partition.amounts_left.of_node(index),
         leaves=LEAVES_NOW if node.notice and node.notice.over else "",
+        score=node.score,
     )

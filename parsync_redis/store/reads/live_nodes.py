@@ -131,6 +131,8 @@ def facts_of(state: LiveNode, name: str, apps: Mapping[str, KnownTasks]) -> Node
         knows,
         leaves=LEAVES_NOW if node.notice and node.notice.over else "",
         gives=node.gives,
+        noticed=node.notice is not None,
+        score=node.score,
     )
 
 
