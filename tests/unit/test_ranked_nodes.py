@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from parsync_redis.model.claim import ClaimOutcome
 from parsync_redis.model.explanation import Choice, Ranked, RankedNodes
 from parsync_redis.model.kind import Kind
-from parsync_redis.model.needs import TRANSIENT_LABEL, Resources
+from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.options import Strategy
 from parsync_redis.model.preferences import preferences_text
@@ -48,8 +48,7 @@ class Drawn:
 
     @property
     def offer(self) -> Resources:
-        transient = "yes" if self.zone == "c" else ""
-        labels = {"zone": self.zone, "cost": self.cost, TRANSIENT_LABEL: transient}
+        labels = {"zone": self.zone, "cost": self.cost}
         amounts = {} if self.gpus is None else {"gpu": GPUS / 1000}
         return Resources.of(SLOTS, amounts, {name: text for name, text in labels.items() if text})
 
@@ -150,7 +149,6 @@ RULES: dict[str, tuple[Any, Oracle]] = {
         lambda node, _, slots, gpus: 32 + floor(log2(float(node.cost))) if node.cost else 63,
     ),
     "score": ("score", lambda node, nodes, slots, gpus: fifth(node, nodes)),
-    "stable": ("stable", lambda node, _, slots, gpus: int(node.zone == "c")),
     "fresh": ("fresh", lambda node, nodes, slots, gpus: 0),
 }
 """By name of a rule, how a task says it, and its bucket of a node for a task of slots and gpus."""
