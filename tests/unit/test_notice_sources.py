@@ -19,6 +19,7 @@ from parsync_redis.errors import InvalidInput
 from parsync_redis.worker.isolation.machine import Isolation
 from parsync_redis.worker.node.node_state import AgentState
 from parsync_redis.worker.node.notices import METADATA_VARIABLE, notice_source, read_leaving
+from tests.kit.waiting import joined
 from tests.unit.test_node_devices import spec
 
 Answer = tuple[int, str]
@@ -66,7 +67,7 @@ def serving(metadata: Metadata) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
-        thread.join()
+        joined(thread)
         server.server_close()
 
 

@@ -16,6 +16,8 @@ from parsync_redis.model.options import TaskOptions
 from parsync_redis.placement.backfill import by_lack
 from parsync_redis.placement.facts import NodeFacts
 from parsync_redis.placement.now import LEAVES_NOW, before_they_end, leaves_in
+from parsync_redis.placement.preferences.marks import StablePreference
+from parsync_redis.placement.ranked_nodes import nodes_now
 from parsync_redis.placement.reasons import explain_waiting, reason_class
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.reservations import BarredNodes
@@ -173,3 +175,9 @@ def test_a_task_that_prefers_stable_nodes_goes_to_transient_nodes_and_those_that
 ):
     assert stable_nodes(6) == {"spot": 2, "n1": 2, "own": 2}
     assert stable_nodes(2) == {"own": 2}
+
+
+def test_people_are_told_of_the_same_order_as_schedulers_use() -> None:
+    nodes = [facts(""), replace(facts(""), name="n5", noticed=True)]
+    buckets = StablePreference().buckets(nodes_now(nodes), Resources.needed())
+    assert buckets.tolist() == [0, 1]
