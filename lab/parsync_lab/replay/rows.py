@@ -20,7 +20,7 @@ TORN: Final = (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error, lzm
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CsvRow:
     """A line of a file, whose values are checked as they are read."""
 
     path: Path
@@ -67,7 +67,7 @@ class Row:
         return text
 
 
-def read_rows(path: Path, columns: Sequence[str]) -> list[Row]:
+def read_rows(path: Path, columns: Sequence[str]) -> list[CsvRow]:
     """Return the rows of a file that has these columns, at least one; raises InvalidInput."""
     try:
         with open_text(path) as file:
@@ -81,7 +81,7 @@ def read_rows(path: Path, columns: Sequence[str]) -> list[Row]:
     return rows
 
 
-def rows_of(lines: Iterable[list[str]], path: Path, columns: Sequence[str]) -> Iterator[Row]:
+def rows_of(lines: Iterable[list[str]], path: Path, columns: Sequence[str]) -> Iterator[CsvRow]:
     """Yield the rows below the line that names the columns; raises InvalidInput."""
     lines = iter(lines)
     head = [name.strip() for name in next(lines, [])]
@@ -93,4 +93,4 @@ def rows_of(lines: Iterable[list[str]], path: Path, columns: Sequence[str]) -> I
         )
     for number, line in enumerate(lines, 2):
         if line:
-            yield Row(path, number, dict(zip(head, line, strict=False)))
+            yield CsvRow(path, number, dict(zip(head, line, strict=False)))
