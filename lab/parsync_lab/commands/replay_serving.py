@@ -18,7 +18,7 @@ from .measuring import measuring
 if TYPE_CHECKING:
     from ..replay.serving import ServingFigures
 
-DEFAULT_SLOTS: Final = 8
+SERVING_SLOTS: Final = 8
 MEDIAN_LOAD_S: Final = 22.7
 """The median of the measured times to load a model, in Alibaba's trace of 2026."""
 
@@ -59,7 +59,7 @@ def serving(
     slots: Annotated[
         int | None,
         typer.Option(
-            help=f"Slots of each node ({DEFAULT_SLOTS}; with --harvest the most CPUs of its "
+            help=f"Slots of each node ({SERVING_SLOTS}; with --harvest the most CPUs of its "
             "machine).",
             show_default=False,
         ),
@@ -99,7 +99,7 @@ def serving(
         ServingParameters(
             factor,
             nodes,
-            *(slots or DEFAULT_SLOTS, models, schedulers, partitions, gap_s, seed),
+            *(slots or SERVING_SLOTS, models, schedulers, partitions, gap_s, seed),
         )
         for factor in speed or ((60.0,) if harvest else (10.0, 30.0))
     ]

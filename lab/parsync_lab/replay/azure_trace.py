@@ -8,7 +8,7 @@ from typing import Final
 
 from parsync_redis.model.needs import Resources
 
-from .records import Row, read_records
+from .records import CsvRow, read_records
 
 REQUEST_COLUMNS: Final = ("vmId", "cores", "ram", "starttime", "endtime")
 SERVER_CORES: Final = 9600
@@ -86,7 +86,7 @@ def read_azure_trace(path: Path, limit: int | None = None) -> AzureTrace:
     )
 
 
-def _request(row: Row) -> Request:
+def _request(row: CsvRow) -> Request:
     begin = row.number_from("starttime", -MOST_DAYS, MOST_DAYS, "a number of days")
     end = row.number_from("endtime", begin, float("inf"), "a number of days, after starttime")
     request = Request(
@@ -100,7 +100,7 @@ def _request(row: Row) -> Request:
     return request
 
 
-def _amount(row: Row, column: str, most: int) -> int:
+def _amount(row: CsvRow, column: str, most: int) -> int:
     """Return an amount, which the file may write as 400.0."""
     right = f"a whole number from 1 to {most:,}, what a server has"
     amount = row.number_from(column, 1, most, right)

@@ -14,7 +14,7 @@ from parsync_redis.model.amount import THOUSANDTHS
 from parsync_redis.model.limits import MAX_SLOTS
 from parsync_redis.model.needs import Resources
 
-from .records import Row, read_records
+from .records import CsvRow, read_records
 
 NODE_FILES: Final = "openb_node_list*.csv*"
 POD_FILES: Final = "openb_pod_list*.csv*"
@@ -149,7 +149,7 @@ def _only(folder: Path, pattern: str) -> Path:
     return files[0]
 
 
-def _node(row: Row) -> GpuNode:
+def _node(row: CsvRow) -> GpuNode:
     gpus = row.whole("gpu", MOST_GPUS, f"a whole number from 0 to {MOST_GPUS}")
     node = GpuNode(
         row.named("sn"), row.whole("cpu_milli"), row.whole("memory_mib"), gpus, row.text("model")
@@ -158,7 +158,7 @@ def _node(row: Row) -> GpuNode:
     return node
 
 
-def _pod(row: Row) -> Pod:
+def _pod(row: CsvRow) -> Pod:
     count = row.whole("num_gpu", MOST_GPUS, f"a whole number from 0 to {MOST_GPUS}")
     share = row.whole("gpu_milli", THOUSANDTHS, "a whole number from 0 to 1000") if count else 0
     if (count and not share) or (count > 1 and share < THOUSANDTHS):

@@ -31,7 +31,7 @@ T = TypeVar("T", bound=Named)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CsvRow:
     """A line of a trace, by column."""
 
     path: Path
@@ -87,7 +87,7 @@ class Row:
             raise self.error(str(error)) from None
 
 
-def read_records(path: Path, columns: Sequence[str], make: Callable[[Row], T]) -> list[T]:
+def read_records(path: Path, columns: Sequence[str], make: Callable[[CsvRow], T]) -> list[T]:
     """Read a file of records, each of which has a name of its own; raises InvalidInput."""
     records: dict[str, T] = {}
     for row in read_rows(path, columns):
@@ -98,7 +98,7 @@ def read_records(path: Path, columns: Sequence[str], make: Callable[[Row], T]) -
     return list(records.values())
 
 
-def read_rows(path: Path, columns: Sequence[str]) -> list[Row]:
+def read_rows(path: Path, columns: Sequence[str]) -> list[CsvRow]:
     """Return the rows of a file that has these columns, at least one; raises InvalidInput."""
     try:
         with open_text(path) as file:
@@ -112,7 +112,7 @@ def read_rows(path: Path, columns: Sequence[str]) -> list[Row]:
     return rows
 
 
-def rows_of(lines: Iterable[list[str]], path: Path, columns: Sequence[str]) -> Iterator[Row]:
+def rows_of(lines: Iterable[list[str]], path: Path, columns: Sequence[str]) -> Iterator[CsvRow]:
     """Yield the rows below the line that names the columns; raises InvalidInput."""
     lines = iter(lines)
     head = [name.strip() for name in next(lines, [])]
@@ -124,4 +124,4 @@ def rows_of(lines: Iterable[list[str]], path: Path, columns: Sequence[str]) -> I
         )
     for number, line in enumerate(lines, 2):
         if line:
-            yield Row(path, number, dict(zip(head, line, strict=False)))
+            yield CsvRow(path, number, dict(zip(head, line, strict=False)))

@@ -32,7 +32,7 @@ from ..flags import check_flag
 from ..simulate.parameters import LEAST_GAP_S, MOST_GAP_S
 from ..simulate.virtual_schedulers import VirtualSchedulers
 from .harvest import Harvest
-from .serving_trace import CpuTrace, Request
+from .serving_trace import CpuTrace, ModelRequest
 from .virtual_store import VirtualStore
 
 SERVE_TASK: Final = "serve"
@@ -168,7 +168,7 @@ class Serving:
 
     def __init__(
         self,
-        requests: Sequence[Request],
+        requests: Sequence[ModelRequest],
         loads_s: Sequence[float],
         method: str,
         parameters: ServingParameters,

@@ -19,7 +19,7 @@ from parsync_redis.model.ids import shown
 from parsync_redis.model.limits import MAX_SLOTS
 
 from ..simulate.trace import open_text
-from .records import TORN, Row, read_rows, rows_of
+from .records import TORN, CsvRow, read_rows, rows_of
 
 TIME_COLUMN: Final = "gmt_create"
 STATUS_COLUMN: Final = "predict_status"
@@ -32,7 +32,7 @@ LOAD_COLUMN: Final = "value"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ModelRequest:
     """A request to a model, made at `at_s` from the first request on, which ran for `runs_s`."""
 
     at_s: float
@@ -40,7 +40,7 @@ class Request:
     runs_s: float
 
 
-def read_requests(path: Path, limit: int | None = None) -> list[Request]:
+def read_requests(path: Path, limit: int | None = None) -> list[ModelRequest]:
     """Return the first `limit` requests that succeeded, in order of time; raises InvalidInput."""
     rows = [
         row
@@ -51,7 +51,7 @@ def read_requests(path: Path, limit: int | None = None) -> list[Request]:
         raise InvalidInput(f"{path} has no request with {STATUS_COLUMN} {SUCCEEDED} and a model")
     begin = min(map(_time, rows))
     requests = [
-        Request(
+        ModelRequest(
             (_time(row) - begin).total_seconds(),
             row.named(MODEL_COLUMN),
             row.seconds(SECONDS_COLUMN),
@@ -61,7 +61,7 @@ def read_requests(path: Path, limit: int | None = None) -> list[Request]:
     return sorted(requests, key=lambda request: request.at_s)[:limit]
 
 
-def _time(row: Row) -> datetime:
+def _time(row: CsvRow) -> datetime:
     text = row.text(TIME_COLUMN)
     try:
         return datetime.fromisoformat(text).replace(tzinfo=None)
@@ -172,7 +172,7 @@ def _named(path: Path, regime: str, machines: Mapping[str, object]) -> list[str]
 
 def _step(path: Path, number: int, line: str) -> tuple[float, int]:
     seconds, _, cpus = line.partition(" ")
-    row = Row(path, number, {"seconds": seconds, "cpus": cpus})
+    row = CsvRow(path, number, {"seconds": seconds, "cpus": cpus})
     return row.seconds("seconds"), row.whole("cpus", MAX_SLOTS)
 
 

@@ -15,7 +15,7 @@ from parsync_lab.replay.harvest import Harvest
 from parsync_lab.replay.serving import METHODS, Serving, ServingNode, ServingParameters, ring_of
 from parsync_lab.replay.serving_trace import (
     CpuTrace,
-    Request,
+    ModelRequest,
     read_harvest,
     read_loads,
     read_requests,
@@ -38,21 +38,21 @@ HARVEST = """\
 0     6
 1300  5
 """
-BUSY = [Request(4.0 * number, f"M{number % 3}", 30.0) for number in range(100)]
+BUSY = [ModelRequest(4.0 * number, f"M{number % 3}", 30.0) for number in range(100)]
 SMALL = ServingParameters(speed=20.0, nodes=4, models=2)
 
 
 SHRINKING = [CpuTrace([0, 20, 50, 90], cpus, 120.0) for cpus in ([8, 1, 6, 3], [2, 7, 1, 8])]
 
 
-def standin(count: int = 150, models: int = 8, seed: int = 1) -> list[Request]:
+def standin(count: int = 150, models: int = 8, seed: int = 1) -> list[ModelRequest]:
     """Return generated requests: one every 4 s, of 5 to 20 s, a few models far more than others."""
     rng = np.random.default_rng(seed)
     ranks = 1 / np.arange(1, models + 1)
     chosen = rng.choice(models, count, p=ranks / ranks.sum()).tolist()
     runs_s = rng.uniform(5, 20, count).tolist()
     return [
-        Request(80.0 * number, f"M{model}", run_s)
+        ModelRequest(80.0 * number, f"M{model}", run_s)
         for number, (model, run_s) in enumerate(zip(chosen, runs_s, strict=True))
     ]
 
@@ -143,7 +143,7 @@ def test_the_same_seed_gives_the_same_figures_and_another_seed_other_rings() -> 
 
 
 def test_a_ring_is_followed_while_its_first_node_has_a_slot() -> None:
-    tasks = [Request(0.0, "M1", 10.0)] * 11
+    tasks = [ModelRequest(0.0, "M1", 10.0)] * 11
     replay = Serving(tasks, [20.0], "hash", SMALL)
     used: list[str] = []
     for name, node in replay.nodes.items():
@@ -160,7 +160,9 @@ def test_rings_have_far_fewer_cold_starts_than_least_loaded() -> None:
     assert cold["warm"] < cold["none"] / 2
 
 
-def on_machines(requests: Sequence[Request], *machines: CpuTrace, method: str = "none") -> Serving:
+def on_machines(
+    requests: Sequence[ModelRequest], *machines: CpuTrace, method: str = "none"
+) -> Serving:
     parameters = ServingParameters(1.0, len(machines), schedulers=1, partitions=1)
     replay = Serving(requests, [1.0], method, parameters, machines)
     replay.run()
@@ -169,7 +171,7 @@ def on_machines(requests: Sequence[Request], *machines: CpuTrace, method: str = 
 
 def test_a_node_that_shrinks_recalls_its_newest_runs_after_a_while() -> None:
     machine = CpuTrace([0, 30, 300], [4, 2, 4], 1200.0)
-    tasks = [Request(5.0 * number, "M1", 100.0) for number in range(4)]
+    tasks = [ModelRequest(5.0 * number, "M1", 100.0) for number in range(4)]
     measure = on_machines(tasks, machine).measure
     assert measure.recalls == {"2": 1, "3": 1}
     assert measure.starts == 6
@@ -179,7 +181,7 @@ def test_a_node_that_shrinks_recalls_its_newest_runs_after_a_while() -> None:
 
 def test_a_node_that_shrinks_for_a_moment_recalls_nothing() -> None:
     machine = CpuTrace([0, 30, 38], [4, 2, 4], 1200.0)
-    replay = on_machines([Request(0.0, "M1", 60.0)] * 4, machine)
+    replay = on_machines([ModelRequest(0.0, "M1", 60.0)] * 4, machine)
     assert (replay.measure.starts, replay.measure.recalls) == (4, {})
 
 
