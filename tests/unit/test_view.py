@@ -93,9 +93,9 @@ def test_partitions_share_what_the_rules_say_of_equal_offers_unless_there_are_ma
         view.rescale()
         masks = [partition.offers.fitting(needs, None).tolist() for partition in view.partitions]
         assert masks == [[True, False], [False, True] + [False] * extra]
-        view.partitions[0].set_nodes([node("e", 0, 4, mem=1, zone="a")], 2)
+        view.partitions[0].set_nodes([node("e", 0, 4, mem=3, zone="a")], 2)
         view.rescale()
-        assert view.partitions[0].offers.fitting(needs, None).tolist() == [False]
+        assert view.partitions[0].offers.fitting(needs, None).tolist() == [True]
         assert view.partitions[1].offers.fitting(needs, None).tolist() == masks[1]
 
 
