@@ -197,7 +197,8 @@ class ParsyncClient(PolicyMethods):
 
         A waiting task gets: what keeps each node from the task; which tasks hold the nearest node,
         and until when; how many tasks come before; when the task may start; what would let the task
-        run. This reads all nodes, so do not poll it.
+        run. If a node has room, `candidates` ranks the first ten such nodes. This reads all nodes,
+        so do not poll it.
         """
         from ..inspect.explanation import explain_task  # a client that only submits does without
 
@@ -209,7 +210,7 @@ class ParsyncClient(PolicyMethods):
     ) -> Explanation:
         """Return what would become of a task if a caller submitted it now.
 
-        Nothing is submitted.
+        Nothing is submitted. `candidates` ranks the first ten nodes with room, as schedulers do.
 
         name: the task's name.
         queue, options: as for `submit`; the options that the task's app declares apply as well.

@@ -29,6 +29,7 @@ RUN = (
             "start",
             "your-own-app",
             "needs",
+            "wishes",
             "operate",
             "gpus",
             "at-most-n",

@@ -214,9 +214,10 @@ def test_the_ranked_nodes_the_choice_and_its_note_follow_from_the_rules(
 ) -> None:
     needs = Resources.of(1, {"gpu": gpus / 1000} if gpus else {})
     kind = Kind("work", needs.text, strategy, prefer=preferences_text([RULES[r][0] for r in rules]))
-    names = ["not kept back", *(["elsewhere"] if last else [])]
-    names += ["fresh"] if strategy == Strategy.LATENCY and rules else []
-    own = [*(["fresh"] if "fresh" in names else []), *rules]
+    own = rules
+    if strategy == Strategy.LATENCY and rules:
+        own = ["fresh", *(rule for rule in rules if rule != "fresh")]
+    names = ["not kept back", *(["elsewhere"] if last else []), *own]
     able = [node for node in nodes if node.free and (not gpus or (node.gpus or 0) >= gpus)]
     buckets = {node.name: buckets_of(node, nodes, own, gpus, last) for node in nodes}
     order = sorted(able, key=lambda node: (buckets[node.name], -node.score, node.name))
@@ -230,7 +231,6 @@ def test_the_ranked_nodes_the_choice_and_its_note_follow_from_the_rules(
         assert not able
         assert not plan.commit
         return
-    names += rules
     assert [node.node for node in candidates.nodes] == [node.name for node in order]
     for ranked, node in zip(candidates.nodes, order, strict=True):
         assert numbers(ranked.ranked) == derived(node, able, names, buckets)

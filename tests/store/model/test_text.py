@@ -279,14 +279,18 @@ def test_the_text_of_a_kind_is_read_as_it_was_written() -> None:
     """
     strategies = st.sampled_from(["", *Strategy, "fast", "slots=1", "latency quality"])
 
-    @given(VALUES["task"], VALUES["offer"], strategies, DAMAGE | st.none())
-    def one(name: str, needs: str, strategy: str, damage: tuple[int, str, int] | None) -> None:
+    preferences = st.sampled_from(["", "pack", "zone:a=0|b=2,pack=gpu", "vram_gb:>=8"])
+
+    @given(VALUES["task"], VALUES["offer"], preferences, strategies, DAMAGE | st.none())
+    def one(
+        name: str, needs: str, prefer: str, strategy: str, damage: tuple[int, str, int] | None
+    ) -> None:
         needs = needs if damage is None else damaged(needs, *damage)
-        written = kind_text(name, needs, strategy)
+        written = kind_text(name, needs, strategy, prefer=prefer)
         if needs.startswith("slots=") and are_needs(needs):
             kind = Kind.of(written)
             assert kind.text == written
-            assert (kind.name, kind.needs) == (name, needs)
+            assert (kind.name, kind.needs, kind.prefer) == (name, needs, prefer)
             assert kind.strategy == (strategy if strategy in {*Strategy} else "")
 
     one()

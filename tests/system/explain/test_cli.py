@@ -209,6 +209,21 @@ def test_last_is_the_task_that_was_submitted_last_from_here(address):
     assert parsync("cancel", "third").exit_code == 0
 
 
+def test_a_wish_to_be_near_takes_the_beginning_of_an_id_and_is_shown_with_the_node(address):
+    words = ("submit", "proj.render", "--prefer", "near:aaaa0001", "--prefer", "pack")
+    wish = parsync(*words, "--id", "wishing")
+    assert wish.exit_code == 0, wish.output
+    node = json.loads(parsync("status", LONG, "--json").stdout)["node"]
+    assert f"prefer:       parsync.near:{node}, pack\n" in parsync("status", "wishing").stdout
+    assert parsync("cancel", "wishing").exit_code == 0
+    unknown = parsync("submit", "proj.render", "--prefer", "near:nobody")
+    assert (unknown.exit_code, unknown.stderr) == (
+        2,
+        "error: prefer 'near:nobody' is not valid: no task with that id is known, or it is "
+        "forgotten\n",
+    )
+
+
 def test_a_folder_that_cannot_be_written_is_a_warning(address, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))

@@ -12,6 +12,7 @@ import urllib.request
 import pytest
 
 from parsync_redis.cli.stack import LocalStack
+from parsync_redis.model.explanation import Choice, Ranked, Step
 from parsync_redis.model.ids import encode_id, new_id
 from parsync_redis.model.task import TaskState
 from parsync_redis.store import Store
@@ -137,6 +138,10 @@ def test_pages_break_no_word_show_units_and_fit_a_narrow_window(driver, browser)
     id = new_id()
     driver.node("n3", 2, {"mem": 64 << 30}, p=1)
     driver.submit(id, {"resources": {"mem": "1TiB"}}, name="proj.render")
+    driver.submit("wish", {"prefer": ["zone=a", "pack"]}, name="proj.render")
+    ranked = (Ranked("not kept back", 0, 0, 2), Ranked("pack", 1, 0, 1, "25 to 50 % is left"))
+    choice = Choice("s1", "n1", "quality", 0.2, (Step("free", 2),), 1.0, 1.0, 1, ("a",), ranked, 1)
+    driver.run(driver.commands.note_choices([("held", choice.text)], driver.keys.shard_of("held")))
     with serving(url_of(driver.store), driver.store.keys.cluster) as serve:
         serve.until_json("/healthz", lambda found: found["ok"])
         browser.open(serve, "/view/nodes")
@@ -160,9 +165,13 @@ def test_pages_break_no_word_show_units_and_fit_a_narrow_window(driver, browser)
         )
         browser.driver.set_window_size(500, 800)
         pages = ("/", "/view/nodes", "/view/tasks", "/view/schedulers", "/view/tenants")
-        for path in (*pages, f"/view/tasks?id={id}"):
+        tasks = (f"/view/tasks?id={id}", "/view/tasks?id=wish", "/view/tasks?id=held")
+        for path in (*pages, *tasks):
             browser.open(serve, path)
             assert browser.driver.execute_script(wide) <= 0, path
+        assert browser.text("#choice").splitlines()[0] == choice.lines()[0]
+        browser.open(serve, "/view/tasks?id=wish")
+        assert "as good as the best" in browser.text("#candidates")
 
 
 @needs_browser
