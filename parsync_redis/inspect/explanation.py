@@ -204,8 +204,8 @@ class _Explainer:
         if classes and not classes[0].obstacles:
             from ..placement.ranked_nodes import rank_for  # numpy is slow to import
 
-            held = reading.accounts.held_by_keys(task.kind)
-            candidates = rank_for(task, last, needs, facts, classes[0].nodes, held)
+            by_key = reading.accounts.held_by_keys(task.kind)
+            candidates = rank_for(task, last, needs, facts, classes[0].nodes, by_key)
             best = candidates.nodes[0].node
             why = why.replace(room_on(classes[0].nodes[0]), room_on(best))
         return Explanation(
