@@ -22,13 +22,13 @@ from .preferences.ring import NodeRing, RingNodes, WarmSet, hashes_of
 from .reasons import find_fitting
 
 
-def nodes_now(nodes: Sequence[NodeFacts], needs: Resources, held: Mapping[str, int]) -> NodesNow:
+def nodes_now(nodes: Sequence[NodeFacts], needs: Resources, counts: Mapping[str, int]) -> NodesNow:
     """Return what preferences of a task read of all nodes, as schedulers build it in their view.
 
     A fact that a new rule reads comes from here.
 
     needs: of the task.
-    held: by key, how many of its tasks are taken, placed or running.
+    counts: by key, how many of its tasks are taken, placed or running.
     """
     columns = Columns([node.offer for node in nodes])
     free = np.array([node.free for node in nodes], dtype=np.int64)
@@ -38,7 +38,7 @@ def nodes_now(nodes: Sequence[NodeFacts], needs: Resources, held: Mapping[str, i
         fifths(scores),
         find_scarce([columns]),
         lambda label: parts_in_use(label, [(columns, free)]),
-        lambda key: _warm_set(key, nodes, needs, columns, held.get(key, 0)),
+        lambda key: _warm_set(key, nodes, needs, columns, counts.get(key, 0)),
     )
     return NodesNow(
         columns,
@@ -51,7 +51,7 @@ def nodes_now(nodes: Sequence[NodeFacts], needs: Resources, held: Mapping[str, i
 
 
 def _warm_set(
-    key: str, nodes: Sequence[NodeFacts], needs: Resources, columns: Columns, held: int
+    key: str, nodes: Sequence[NodeFacts], needs: Resources, columns: Columns, count: int
 ) -> WarmSet:
     """Return the warm set of a key for what its tasks hold now.
 
@@ -61,7 +61,7 @@ def _warm_set(
     fitting = np.array([node.name in names for node in nodes], dtype=bool)
     hashes = hashes_of(node.name for node in nodes)
     ring = NodeRing.of(key, needs, [RingNodes(hashes, columns, fitting)])
-    return WarmSet(ring, ring.size_for(held + 1.0))
+    return WarmSet(ring, ring.size_for(count + 1.0))
 
 
 def rank_for(
@@ -70,7 +70,7 @@ def rank_for(
     needs: Resources,
     nodes: Sequence[NodeFacts],
     with_room: Collection[str],
-    held: Mapping[str, int] = MappingProxyType({}),
+    counts: Mapping[str, int] = MappingProxyType({}),
 ) -> RankedNodes:
     """Return the nodes with room for a task, as a scheduler would take them now.
 
@@ -78,10 +78,10 @@ def rank_for(
     needs: of the task.
     nodes: all nodes of the cluster.
     with_room: the names of those with room, at least one.
-    held: by key of `warm`, how many of its tasks are taken, placed or running.
+    counts: by key of `warm`, how many of its tasks are taken, placed or running.
     """
     rules = rules_of(task.prefer, task.strategy == Strategy.LATENCY, last)
-    facts = nodes_now(nodes, needs, held)
+    facts = nodes_now(nodes, needs, counts)
     ranks_of_all = rank_nodes(facts, (rule.buckets(facts, needs) for rule in rules))
     indexes = [facts.index_of(name) for name in with_room]
     ranks = ranks_of_all[indexes]
