@@ -203,9 +203,9 @@ class _Explainer:
         if classes and not classes[0].obstacles:
             from ..placement.ranked_nodes import rank_for  # numpy is slow to import
 
-            held = reading.accounts.held_by_keys(task.kind)
+            counts = reading.accounts.held_by_keys(task.kind)
             with_room = classes[0].nodes
-            candidates = rank_for(task, last, needs, facts, with_room, self._times, held)
+            candidates = rank_for(task, last, needs, facts, with_room, self._times, counts)
             best = candidates.nodes[0].node
             why = why.replace(room_on(classes[0].nodes[0]), room_on(best))
         return Explanation(

@@ -50,7 +50,7 @@ OF_DECLARATION: Final = frozenset(("place", "queue", "parameters"))
 """What a declaration has beside options.
 
 place: False for a task of the broker. queue: the queue that its app routes the task to. parameters:
-the names of the positional parameters, if the tenant or a limit names parameters.
+the names of the positional parameters, if the tenant, a limit or the key names parameters.
 """
 
 _PARSYNC: Final = "parsync"
@@ -134,7 +134,7 @@ class OptionSource:
         return merged
 
     def fill(self, options: Options, arguments: Arguments) -> Options:
-        """Return the options of a call with its arguments in the tenant and the limits.
+        """Return the options of a call with its arguments in the tenant, the limits and the key.
 
         The names of the positional parameters are those of the task in this app. For a task that
         this app does not have, they are those that the workers' app tells. Raises InvalidInput.
@@ -301,7 +301,7 @@ def positional_parameters(task: Task) -> list[str]:
 
 
 def check_parameters(options: Options, task: Task) -> None:
-    """Raise InvalidInput if the tenant or a limit of a task names no parameter of the task."""
+    """Raise InvalidInput if the tenant, a limit or the key names no parameter of a task."""
     parameters = signature(task.run).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return

@@ -24,7 +24,7 @@ class ParsyncPort(Protocol):
         """Return the options of a task that parsync places, None if it goes to the broker."""
 
     def fill(self, options: Options, arguments: Arguments) -> Options:
-        """Return the options with arguments of a call in the tenant and the limits."""
+        """Return the options with arguments of a call in the tenant, the limits and the key."""
 
     def submit(
         self,

@@ -24,14 +24,14 @@ from .reasons import find_fitting
 
 
 def nodes_now(
-    nodes: Sequence[NodeFacts], needs: Resources, learnt: LearntTimes, held: Mapping[str, int]
+    nodes: Sequence[NodeFacts], needs: Resources, learnt: LearntTimes, counts: Mapping[str, int]
 ) -> NodesNow:
     """Return what preferences of a task read of all nodes, as schedulers build it in their view.
 
     A fact that a new rule reads comes from here.
 
     needs: of the task.
-    held: by key, how many of its tasks are taken, placed or running.
+    counts: by key, how many of its tasks are taken, placed or running.
     """
     columns = Columns([node.offer for node in nodes])
     free = np.array([node.free for node in nodes], dtype=np.int64)
@@ -41,7 +41,7 @@ def nodes_now(
         fifths(scores),
         find_scarce([columns]),
         lambda label: parts_in_use(label, [(columns, free)]),
-        lambda key: _warm_set(key, nodes, needs, columns, held.get(key, 0)),
+        lambda key: _warm_set(key, nodes, needs, columns, counts.get(key, 0)),
         leaving=frozenset(node.name for node in nodes if node.has_notice),
         run_ms=lambda name: learnt.means_of(name, columns.classes.values),
     )
@@ -56,7 +56,7 @@ def nodes_now(
 
 
 def _warm_set(
-    key: str, nodes: Sequence[NodeFacts], needs: Resources, columns: Columns, held: int
+    key: str, nodes: Sequence[NodeFacts], needs: Resources, columns: Columns, count: int
 ) -> WarmSet:
     """Return the warm set of a key for what its tasks hold now.
 
@@ -66,7 +66,7 @@ def _warm_set(
     fitting = np.array([node.name in names for node in nodes], dtype=bool)
     hashes = hashes_of(node.name for node in nodes)
     ring = NodeRing.of(key, needs, [RingNodes(hashes, columns, fitting)])
-    return WarmSet(ring, ring.size_for(held + 1.0))
+    return WarmSet(ring, ring.size_for(count + 1.0))
 
 
 def rank_for(
@@ -76,7 +76,7 @@ def rank_for(
     nodes: Sequence[NodeFacts],
     with_room: Collection[str],
     learnt: LearntTimes,
-    held: Mapping[str, int] = MappingProxyType({}),
+    counts: Mapping[str, int] = MappingProxyType({}),
 ) -> RankedNodes:
     """Return the nodes with room for a task, as a scheduler would take them now.
 
@@ -85,10 +85,10 @@ def rank_for(
     nodes: all nodes of the cluster.
     with_room: the names of those with room, at least one.
     learnt: the run times.
-    held: by key of `warm`, how many of its tasks are taken, placed or running.
+    counts: by key of `warm`, how many of its tasks are taken, placed or running.
     """
     rules = rules_of(task.prefer, task.strategy == Strategy.LATENCY, last, task.name)
-    facts = nodes_now(nodes, needs, learnt, held)
+    facts = nodes_now(nodes, needs, learnt, counts)
     ranks_of_all = rank_nodes(facts, (rule.buckets(facts, needs) for rule in rules))
     indexes = [facts.index_of(name) for name in with_room]
     ranks = ranks_of_all[indexes]

@@ -395,8 +395,7 @@ class PartitionCopy:
 
         seats: its free slots, or 1 if only waiting seats are free there.
 
-        labels: needs of one slot, with the labels that a node must have and the least of each
-            resource.
+        labels: needs of one slot: the labels that a node must have, the least of each resource.
         knowers: as in `seats`. Cached.
         """
         most, change_number = self._most.get((labels.text, knowers)) or (None, 0)

@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
+from parsync_redis.errors import InvalidInput
+from parsync_redis.inspect.tenancy import read_holders_of, read_limits
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.task import Submission
+from parsync_redis.store import Store
 from parsync_redis.store.repair.repair_all import repair_all
 from parsync_redis.wire.keys import Keys
 from tests.kit.driver import Driver
@@ -47,6 +50,16 @@ def test_a_task_that_ends_or_goes_back_leaves_its_key(warm: Limited, how: str) -
     }
     warm.run(call[how]())
     assert warm.line("~llama:7b") == "n=1 units=1 of -"
+
+
+def test_lists_of_limits_hide_keys_and_the_holders_of_a_key_are_told(store: Store) -> None:
+    warm = Limited(Driver(store), ("stripe", "units=9"))
+    warm.submit("ab", OPTIONS)
+    warm.start(warm.take(KIND, 2))
+    assert [limit.name for limit in read_limits(store)] == ["stripe"]
+    assert [holder.id for holder in read_holders_of(store, "~llama:7b")] == ["a", "b"]
+    with pytest.raises(InvalidInput, match="key 'a b' is not valid"):
+        read_holders_of(store, "~a b")
 
 
 def _line(text: str) -> Callable[[Any, Keys], object]:
