@@ -13,6 +13,7 @@ from parsync_redis.model.kind import Kind
 from parsync_redis.model.needs import TRANSIENT_LABEL, Resources
 from parsync_redis.model.node import Notice, leaving_time
 from parsync_redis.model.options import TaskOptions
+from parsync_redis.model.times import LearntTimes
 from parsync_redis.placement.backfill import by_lack
 from parsync_redis.placement.facts import NodeFacts
 from parsync_redis.placement.now import LEAVES_NOW, before_they_end, leaves_in
@@ -178,6 +179,7 @@ def test_a_task_that_prefers_stable_nodes_goes_to_transient_nodes_and_those_that
 
 
 def test_people_are_told_of_the_same_order_as_schedulers_use() -> None:
-    nodes = [facts(""), replace(facts(""), name="n5", noticed=True)]
-    buckets = StablePreference().buckets(nodes_now(nodes), Resources.needed())
+    nodes = [facts(""), replace(facts(""), name="n5", has_notice=True)]
+    needs = Resources.needed()
+    buckets = StablePreference().buckets(nodes_now(nodes, needs, LearntTimes(), {}), needs)
     assert buckets.tolist() == [0, 1]
