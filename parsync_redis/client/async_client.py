@@ -7,6 +7,7 @@ logic, and tests/unit checks that both have the same methods with the same argum
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from functools import update_wrapper
+from importlib import import_module
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 from ..errors import InvalidInput
@@ -27,6 +28,9 @@ T = TypeVar("T")
 EARLY = (explanation, outlook, tenancy, waiting, stored_events)
 """The modules that ParsyncClient imports on first use, which would block the event loop."""
 
+
+RANKED_NODES: Final = "parsync_redis.placement.ranked_nodes"
+"""The module that explanations import on first use, because numpy is slow to import."""
 
 CLIENT_VERBS: Final = (
     "submit",
@@ -49,6 +53,7 @@ class _Inner(ParsyncClient):
     def __init__(self, settings: Settings | None, retry_for_s: float) -> None:
         super().__init__(settings, retry_for_s)
         # now: files and imports would block the event loop later
+        import_module(RANKED_NODES)
         self.store.read_scripts(CLIENT_VERBS)
         make_submission({"name": "parsync", "args": [[]], "expires": 1})
 

@@ -22,7 +22,7 @@ DECLARED_MARK: Final = " declared=1"
 """The end of a ceiling in a shard if an app declares the limit."""
 UNBOUNDED: Final = f"slots={MAX_AMOUNT}"
 """The ceiling of an account that is never full."""
-HELD: Final = "held"
+SLOTS_HELD: Final = "held"
 """Shares count what tasks hold (the default)."""
 WORK: Final = "work"
 """Shares count the work that slots do: a slot on a slow node counts less."""
@@ -122,7 +122,7 @@ class Policy:
     children: str = FAIR
     tenants: Mapping[str, TenantEntry] = field(default_factory=_no_entries)
     limits: Mapping[str, LimitEntry] = field(default_factory=_no_entries)
-    count: str = HELD
+    count: str = SLOTS_HELD
 
     @property
     def by_work(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from ..errors import InvalidInput
 from .amount import amount_number, exact_text
 from .ids import close_to, shown
-from .policy import FAIR, HELD, LimitEntry, Policy, StartRate, TenantEntry
+from .policy import FAIR, SLOTS_HELD, LimitEntry, Policy, StartRate, TenantEntry
 from .policy_reader import LIMIT_KEYS, PERIODS_MS, ROOT_KEYS, TENANT_KEYS, policy_of, usual_burst
 
 
@@ -18,7 +18,7 @@ def document_of(policy: Policy) -> dict[str, dict[str, Any]]:
     tenants: dict[str, Any] = {}
     if policy.children != FAIR:
         tenants["children"] = policy.children
-    if policy.count != HELD:
+    if policy.count != SLOTS_HELD:
         tenants["count"] = policy.count
     for name, entry in policy.tenants.items():
         tenants[name] = _tenant_table(entry)

@@ -34,7 +34,7 @@ from .limits import MAX_WORDS
 from .policy import (
     AGE,
     FAIR,
-    HELD,
+    SLOTS_HELD,
     STRICT,
     WORK,
     LimitEntry,
@@ -152,7 +152,7 @@ class _Reader:
             self._value("tenants.", root, "children", FAIR, _read_children),
             MappingProxyType(tenant_entries),
             MappingProxyType(limit_entries),
-            self._value("tenants.", root, "count", HELD, _read_count),
+            self._value("tenants.", root, "count", SLOTS_HELD, _read_count),
         )
 
     def _tenant(self, name: str, table: Mapping[str, Any], rank: int) -> TenantEntry:
@@ -308,7 +308,7 @@ def _read_children(path: str, value: Any) -> str:
 
 
 def _read_count(path: str, value: Any) -> str:
-    if value not in (HELD, WORK):
+    if value not in (SLOTS_HELD, WORK):
         raise _must(path, value, '"held" or "work"')
     return str(value)
 

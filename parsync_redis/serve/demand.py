@@ -134,17 +134,17 @@ def _node_class(
     Returns {"like": name of the node, "nodes": number}, or None if no node could.
     The smallest node has the fewest slots, then the least resources.
     """
-    wanted = _needs_of_machine(needs)
-    able = [node for node in nodes if fits(_offer_of(node), wanted)]
+    needs_of_node = _needs_of_machine(needs)
+    able = [node for node in nodes if fits(_offer_of(node), needs_of_node)]
     if not able:
         return None
     smallest = min(
         able, key=lambda node: (node.slots, sum(fold(node.resources.items()).values()), node.name)
     )
     sizes = {"slots": float(smallest.slots), **fold(smallest.resources.items())}
-    asked = {"slots": float(needs.slots)}
-    asked.update({name: amount / 1000 for name, amount in whole_of(needs.amounts).items()})
-    tasks = min(int(sizes.get(name, amount) / amount) for name, amount in asked.items() if amount)
+    amounts = {"slots": float(needs.slots)}
+    amounts.update({name: amount / 1000 for name, amount in whole_of(needs.amounts).items()})
+    tasks = min(int(sizes.get(name, amount) / amount) for name, amount in amounts.items() if amount)
     return {"like": smallest.name, "nodes": math.ceil(waiting / max(1, tasks))}
 
 
@@ -166,11 +166,11 @@ def _idle_nodes(survey: Survey, nodes: Sequence[NodeView]) -> list[str]:
     for node in nodes:
         idle_since_ms = survey.idle_since_ms.get(node.name)
         is_idle = idle_since_ms is not None and survey.now_ms - idle_since_ms >= IDLE_MS
-        rest = remaining - Counter(_sizes(node))
-        is_needed = any(rest[name] < amount for name, amount in guaranteed.items())
+        without_node = remaining - Counter(_sizes(node))
+        is_needed = any(without_node[name] < amount for name, amount in guaranteed.items())
         if node in open_nodes and is_idle and not node.reserved and not is_needed:
             names.append(node.name)
-            remaining = rest
+            remaining = without_node
     return names
 
 

@@ -244,7 +244,7 @@ def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
     slots = Counter[str]()
     free = Counter[str]()
     held_slots = Counter[str]()
-    given = Counter[str]()
+    can_give = Counter[str]()
     amounts = Counter[tuple[str, str]]()
     free_amounts = Counter[tuple[str, str]]()
     for name, node in usable:
@@ -252,7 +252,7 @@ def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
         slots[group] += node.slots
         free[group] += node.free
         held_slots[group] += node.held
-        given[group] += int(node.capacity.get("slots", node.slots))
+        can_give[group] += int(node.capacity.get("slots", node.slots))
         has = fold(node.resources.items())
         has_free = fold(node.left.items())
         for resource in has.keys() & resources:
@@ -266,7 +266,7 @@ def _nodes(nodes: Iterable[NodeView]) -> Iterator[Metric]:
         ),
         ("parsync_free_slots", "Slots that may be claimed now", free),
         ("parsync_held_slots", "Slots that tasks hold", held_slots),
-        ("parsync_given_slots", "Slots that nodes can give now, at most what they offer", given),
+        ("parsync_given_slots", "Slots that nodes can give now", can_give),
     ):
         yield _gauges(metric, help, "node_class", dict(sorted(figures.items())))
     for metric, help, sums in (

@@ -27,7 +27,7 @@ from parsync_redis.placement.preferences import rules_of
 from parsync_redis.placement.preferences.fast import TIMES_AS_LONG, FastPreference, times_of
 from parsync_redis.placement.ranked_nodes import rank_for
 from parsync_redis.scheduler.core.core import Core
-from parsync_redis.scheduler.core.run_times import MAX_NAMES
+from parsync_redis.scheduler.core.run_times import MAX_FAST_NAMES
 from tests.kit.core_rig import Queue, claims_of, judge, make
 
 SLOTS = 2
@@ -163,11 +163,11 @@ def test_a_class_that_has_left_is_not_the_fastest() -> None:
 
 def test_a_scheduler_keeps_the_run_times_of_the_names_asked_for_last() -> None:
     run_times = make().view.run_times
-    for number in range(MAX_NAMES + 5):
+    for number in range(MAX_FAST_NAMES + 5):
         run_times.of(f"t{number}")
-    assert len(run_times.asked) == MAX_NAMES
+    assert len(run_times.asked) == MAX_FAST_NAMES
     assert "t4" not in run_times.asked
-    assert f"t{MAX_NAMES + 4}" in run_times.asked
+    assert f"t{MAX_FAST_NAMES + 4}" in run_times.asked
 
 
 def test_people_who_ask_before_the_start_see_the_node_that_a_scheduler_would_take() -> None:

@@ -37,7 +37,7 @@ def test_threads_that_want_the_same_model_load_it_once():
         model, is_cold = first.result(10)
         assert is_cold
         assert second.result(10) == (model, False)
-        assert second.result()[0] is model
+        assert second.result(10)[0] is model
 
 
 def test_a_load_that_fails_is_tried_again():

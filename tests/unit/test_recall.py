@@ -1,10 +1,12 @@
 """A recall: a run is ended in favour of another node, softly first, and its start does not count."""
 
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from celery.worker import state
 
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.place import Place
@@ -98,6 +100,13 @@ class Processes:
 
     def terminate_job(self, pid: int, signal: int) -> None:
         self.signals.append((pid, signal))
+
+
+@pytest.fixture(autouse=True)
+def no_active_requests() -> Iterator[None]:
+    """Empty what Celery keeps of the runs of this process, for the tests that come after."""
+    yield
+    state.active_requests.clear()
 
 
 def test_a_process_gets_the_soft_signal_and_then_the_hard_one() -> None:

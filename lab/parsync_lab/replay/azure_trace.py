@@ -8,9 +8,9 @@ from typing import Final
 
 from parsync_redis.model.needs import Resources
 
-from .records import CsvRow, read_records
+from .records import DAY_S, CsvRow, read_records
 
-REQUEST_COLUMNS: Final = ("vmId", "cores", "ram", "starttime", "endtime")
+MACHINE_COLUMNS: Final = ("vmId", "cores", "ram", "starttime", "endtime")
 SERVER_CORES: Final = 9600
 SERVER_RAM: Final = 2250
 """What a server has, in the units of the trace."""
@@ -18,12 +18,11 @@ SERVER_RAM: Final = 2250
 SERVER_SLOTS: Final = 100
 """The slots of a server. Each machine needs one, and no server may run out of them."""
 
-DAY_S: Final = 86_400.0
 MOST_DAYS: Final = 100_000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class MachineRequest:
     """A request for a virtual machine, which is there from `at_s` until before `end_s` (or inf)."""
 
     name: str
@@ -42,7 +41,7 @@ class Request:
 class AzureTrace:
     """The requests in the order in which they come; the first comes at 0 s."""
 
-    requests: Sequence[Request]
+    requests: Sequence[MachineRequest]
 
     @cached_property
     def interval_s(self) -> float:
@@ -71,7 +70,7 @@ def read_azure_trace(path: Path, limit: int | None = None) -> AzureTrace:
     Machines that are there from the start come before all others, one after another at the mean
     interval of the others.
     """
-    requests = sorted(read_records(path, REQUEST_COLUMNS, _request), key=lambda r: r.at_s)
+    requests = sorted(read_records(path, MACHINE_COLUMNS, _request), key=lambda r: r.at_s)
     old = [request for request in requests if request.at_s < 0]
     new = requests[len(old) :]
     interval_s = (new[-1].at_s - new[0].at_s) / (len(new) - 1) if len(new) > 1 else 1.0
@@ -80,16 +79,16 @@ def read_azure_trace(path: Path, limit: int | None = None) -> AzureTrace:
     arrivals_s += [begin_s + request.at_s for request in new]
     return AzureTrace(
         [
-            Request(r.name, r.cores, r.ram, at_s, max(at_s, begin_s + r.end_s))
+            MachineRequest(r.name, r.cores, r.ram, at_s, max(at_s, begin_s + r.end_s))
             for r, at_s in zip(requests, arrivals_s, strict=True)
         ][:limit]
     )
 
 
-def _request(row: CsvRow) -> Request:
+def _request(row: CsvRow) -> MachineRequest:
     begin = row.number_from("starttime", -MOST_DAYS, MOST_DAYS, "a number of days")
     end = row.number_from("endtime", begin, float("inf"), "a number of days, after starttime")
-    request = Request(
+    request = MachineRequest(
         row.named("vmId"),
         _amount(row, "cores", SERVER_CORES),
         _amount(row, "ram", SERVER_RAM),

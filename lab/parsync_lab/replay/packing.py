@@ -26,7 +26,7 @@ from parsync_redis.scheduler.process.plan_runner import PlanRunner
 from ..bench.watch import Say
 from ..flags import check_flag
 from ..simulate.modes import whole_state
-from .azure_trace import SERVER_CORES, SERVER_RAM, SERVER_SLOTS, AzureTrace, Request
+from .azure_trace import SERVER_CORES, SERVER_RAM, SERVER_SLOTS, AzureTrace, MachineRequest
 from .nodes import end_tasks, register_nodes, start_tasks
 from .virtual_store import VirtualStore
 
@@ -39,7 +39,7 @@ MOST_PLANS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class PackingPolicy:
     """A way to choose servers.
 
     prefer: the wishes of each request, as a kind has them.
@@ -50,11 +50,11 @@ class Policy:
     turn_rule: TurnRule = partitioned
 
 
-POLICIES: Final[Mapping[str, Policy]] = {
-    "pack": Policy("pack"),
-    "pack-whole": Policy("pack", whole_state),
-    "spread": Policy("spread"),
-    "random": Policy(""),
+POLICIES: Final[Mapping[str, PackingPolicy]] = {
+    "pack": PackingPolicy("pack"),
+    "pack-whole": PackingPolicy("pack", whole_state),
+    "spread": PackingPolicy("spread"),
+    "random": PackingPolicy(""),
 }
 """By name. With pack-whole a scheduler reads all partitions at once, so none is fresher."""
 
@@ -109,7 +109,7 @@ class PackingReplay:
     """
 
     def __init__(
-        self, trace: AzureTrace, servers: int, policy: Policy, parameters: PackingParameters
+        self, trace: AzureTrace, servers: int, policy: PackingPolicy, parameters: PackingParameters
     ) -> None:
         self._trace = trace
         self._tick_s = parameters.tick_s
@@ -186,7 +186,7 @@ class PackingReplay:
         if ended:
             end_tasks(self.store, ended)
 
-    def _place(self, request: Request) -> bool:
+    def _place(self, request: MachineRequest) -> bool:
         """Submit a request; return whether a scheduler has placed it."""
         needs = request.needs
         options = self._options.get(needs)
@@ -206,7 +206,7 @@ class PackingReplay:
                 return True
         return False
 
-    def _refuse(self, request: Request) -> None:
+    def _refuse(self, request: MachineRequest) -> None:
         """Cancel a request that found no server, and let a scheduler that has it forget it."""
         self.result.refused += 1
         self.store.run(self.store.commands.cancel([request.name]))
@@ -245,7 +245,7 @@ def best_fit(trace: AzureTrace, servers: int, to_refusal: bool) -> Packing:
     full = np.array([SERVER_CORES, SERVER_RAM])
     left = np.tile(full, (servers, 1))
     machines = np.zeros(servers, dtype=np.int64)
-    ends: list[tuple[float, str, int, Request]] = []
+    ends: list[tuple[float, str, int, MachineRequest]] = []
     for request in trace.requests:
         result.requests += 1
         while ends and ends[0][0] <= request.at_s:

@@ -13,6 +13,7 @@ from parsync_redis.model.ids import is_name, shown
 
 from ..simulate.trace import open_text
 
+DAY_S: Final = 86_400.0
 MOST_TIME_S: Final = 10**12
 WHOLE_NUMBER_RULE: Final = "a whole number, 0 or more"
 TORN: Final = (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error, lzma.LZMAError)

@@ -21,6 +21,7 @@ from .gpu_trace import GpuTrace
 from .live import live_store
 from .models import use_of_models
 from .reasons import MOST_REASONS, count_reasons
+from .records import DAY_S
 from .replay import Replay, ReplayParameters
 from .timeline import Timeline
 from .virtual_store import VirtualStore
@@ -28,7 +29,6 @@ from .virtual_store import VirtualStore
 POINTS: Final = 400
 """Points of a curve."""
 
-DAY_S: Final = 86_400.0
 REPLAY_TITLE: Final = "Alibaba's GPU nodes and pods of 2023, replayed"
 
 

@@ -64,7 +64,7 @@ def test_machines_that_are_there_from_the_start_come_first_at_the_mean_interval(
     assert all(request.end_s >= request.at_s for request in trace.requests)
 
 
-def test_what_all_machines_hold_is_a_bound_that_best_fit_nearly_reaches(trace: AzureTrace) -> None:
+def test_best_fit_nearly_reaches_the_bound_of_what_all_machines_hold(trace: AzureTrace) -> None:
     assert best_fit(trace, trace.least_servers - 1, to_refusal=True).refused
     assert not best_fit(trace, trace.least_servers + 3, to_refusal=True).refused
 

@@ -57,7 +57,7 @@ def test_work_changes_nothing_where_classes_are_equally_fast() -> None:
 def test_the_experiment_plays_all_tasks_without_a_trace() -> None:
     parameters = Parameters(**{**unequal.DEFAULTS, "length": 0.05, "slots": 80, "scale": 1.0})
     runs = unequal.runs(parameters, ())
-    assert len(runs) == len(unequal.ARRIVALS) * len(unequal.WISHES)
+    assert len(runs) == len(unequal.ARRIVALS) * len(unequal.COMPARED_WISHES)
     for run in runs[:2]:
         figures = run.work(parameters, np.random.SeedSequence(1), lambda done: None, *run.args)
         assert figures.placements == 100

@@ -80,8 +80,9 @@ end
 -- capacity=CAPACITY OFFER'; inc: '' for a caller that is not the node's process. Returns nil, or
 -- the reply if the node cannot have this offer.
 local function take_offer(node, note, inc)
-  local score, capacity, offer = string.match(note, '^(%S+) ?(%S-) (slots=%d[^\n]*)$')
-  capacity = capacity and string.match(capacity, '^capacity=(.+)$')
+  local score, words = string.match(note, '^(%S+) ([^\n]+)$')
+  local capacity, behind = string.match(words or '', '^capacity=(%S+) ([^\n]+)$')
+  local offer = behind or words
   local size = offer and tonumber(string.match(offer, '^slots=(%d+)'))
   local is_sound = size and size > 0 and size <= 10000 and tonumber(score) and well_formed(offer)
   local has_seats = (node.ahead or -1) >= 0

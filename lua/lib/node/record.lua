@@ -10,8 +10,7 @@
 -- runs behind the slots has their room. Other nodes without waiting seats lack the word.
 -- `capacity=slots=6,mem=4096`, behind that, says what the node can give now of the amounts of which
 -- it offers more. A '?' behind it says that the source of the capacity fails: its last text stands.
--- Last,
--- `until=1795806395734,own` is the notice of a node that leaves (node/notice.lua).
+-- `until=1795806395734,own`, behind that, is the notice of a node that leaves (node/notice.lua).
 --- @include node/notice
 
 -- is_capacity: return whether a text is what `capacity=` says.
@@ -20,7 +19,10 @@ local function is_capacity(text)
   if words == '' then
     return text == '?'
   end
-  for word in string.gmatch(words .. ',', '([^,]*),') do
+  if string.find(',' .. words .. ',', ',,', 1, true) then
+    return false
+  end
+  for word in string.gmatch(words, '[^,]+') do
     local whole, part = string.match(word, '^%l[%l%d_.@]*=(%d+)(.*)$')
     if not whole or #whole > 16 or part ~= '' and not string.find(part, '^%.%d%d?%d?$') then
       return false

@@ -89,7 +89,8 @@ def fifths(scores: Floats) -> Floats:
     """Return the scores that part these scores into fifths, ascending; none without scores."""
     if not len(scores):
         return scores
-    return np.unique(np.quantile(scores, [0.2, 0.4, 0.6, 0.8], method="higher"))
+    bounds = np.quantile(scores, [0.2, 0.4, 0.6, 0.8], method="higher")
+    return np.array(sorted(set(bounds.tolist())))
 
 
 def find_scarce(all_columns: Iterable[Columns]) -> frozenset[str]:

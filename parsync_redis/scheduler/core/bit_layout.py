@@ -36,6 +36,7 @@ class BitLayout:
         self._nodes = len(nodes)
         self._kept = dict[SeatKey, Ints]()
         self.first_of = np.array([node.first for node in nodes], dtype=np.int64)
+        self._span_of = np.array([node.span for node in nodes], dtype=np.int64)
         self.node_of = np.full(size, -1, dtype=np.int64)
         self.is_slot = np.zeros(size, dtype=bool)
         for index, node in enumerate(nodes):
@@ -56,6 +57,37 @@ class BitLayout:
                 keep(self._kept, key, bits)
         return bits
 
+    def bits_at(self, owners: Sequence[int], slots: Sequence[tuple[int, ...]], size: int) -> Ints:
+        """Return the positions of slots of nodes, one row for each node, of `size` positions."""
+        offsets = np.array(slots, dtype=np.int64).reshape(len(owners), size)
+        return np.asarray(self.first_of[list(owners)][:, None] + offsets, dtype=np.int64)
+
+    def move_on(self, bits: Ints, owners: Ints, leads: Ints, shift: int) -> Ints:
+        """Return, for seats of one slot, seats of the same nodes that lie `shift` further on.
+
+        Behind the last bit of a node comes its first. The seats of a node stay different.
+
+        bits: positions, ascending. owners: the node of each seat. leads: by seat, an index in bits.
+        """
+        begins = np.searchsorted(bits, self.first_of[owners])
+        ends = np.searchsorted(bits, self.first_of[owners] + self._span_of[owners])
+        moved: Ints = begins + (leads - begins + shift) % (ends - begins)
+        return moved
+
     def count(self, bits: Mask) -> Ints:
         """Return how many of these bits each node has."""
         return np.bincount(self.node_of[bits.nonzero()[0]], minlength=self._nodes)
+
+
+def find_leads(free_slots: Ints, tasks: Ints, size: int) -> Ints:
+    """Return the first bit of each seat, an index in the bits of all free slots of some nodes.
+
+    free_slots: number of free slots of each node. tasks: how many tasks its amounts allow.
+    size: slots of a task.
+    """
+    seats = np.minimum(free_slots // size, tasks)
+    ends = np.cumsum(free_slots)
+    rank = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - free_slots, free_slots)
+    of_seats = rank < np.repeat(seats * size, free_slots)
+    is_lead = of_seats if size == 1 else of_seats & (rank % size == 0)
+    return is_lead.nonzero()[0]

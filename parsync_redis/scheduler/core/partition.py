@@ -17,7 +17,7 @@ from ...model.node import Node
 from ...placement.columns import Mask
 from ...placement.preferences.preference import ClusterNow, NodesNow, Preference
 from ...placement.strategy import SHARPNESS, Floats, Ints, pace
-from .bit_layout import BitLayout
+from .bit_layout import BitLayout, find_leads
 from .offers import Knowers, Offers
 from .ranks import Ranks
 
@@ -68,11 +68,7 @@ class Reservation:
     @property
     def bits(self) -> Ints:
         """The positions of the seats' slots in the partition's bitmap, one row for each seat."""
-        nodes = self.partition.nodes
-        firsts = np.array([nodes[owner].first for owner in self.owners], dtype=np.int64)
-        return firsts[:, None] + np.array(self.slots, dtype=np.int64).reshape(
-            len(self), self.needs.slots
-        )
+        return self.partition.layout.bits_at(self.owners, self.slots, self.needs.slots)
 
     def rank_of(self, node: Node) -> int:
         """Return the rank of a node by the soft rules, when its seat was reserved."""
@@ -130,6 +126,7 @@ class PartitionCopy:
     due: the last tick of this scheduler at which the partition was due.
     turn: the value of `due` when it was last read.
     fetched_pass: the pass of this scheduler at which it was last read out of turn.
+    layout: where the bits of its nodes are.
     free: the slots and waiting seats that may be claimed, by position.
     free_count, ahead_count: number of free slots, and of free waiting seats.
     version: of the snapshot; -1 if all must be read again.
@@ -163,7 +160,7 @@ class PartitionCopy:
         self._seats: dict[tuple[str, Knowers, bool], tuple[Seats, int]] = {}
         # the nodes whose seats were taken or put back since the caches were empty
         self._changed: list[int] = []
-        self._layout = BitLayout([])
+        self.layout = BitLayout([])
         self._most: dict[tuple[str, Knowers], tuple[dict[str, int], int]] = {}
         self.kept_ranks = Ranks()
 
@@ -171,7 +168,7 @@ class PartitionCopy:
         """Store the partition's nodes; the bits must be read again."""
         self.nodes = sorted(nodes, key=lambda node: node.first)
         self.epoch = epoch
-        self._layout = BitLayout(self.nodes)
+        self.layout = BitLayout(self.nodes)
         self.close()
         self.set_quality(np.zeros(len(self.nodes)))
         self.offers = Offers(self.nodes)
@@ -180,7 +177,7 @@ class PartitionCopy:
     def close(self) -> None:
         """Leave the copy without seats until the next read, because every claim would be lost."""
         self.version = -1
-        self.free = np.zeros(len(self._layout.is_slot), dtype=bool)
+        self.free = np.zeros(len(self.layout.is_slot), dtype=bool)
         self.free_count = 0
         self.ahead_count = 0
         for reservation in self.reserved:
@@ -223,10 +220,10 @@ class PartitionCopy:
         self._reads += 1
         # unpackbits fills a short bitmap up with 0, but makes garbage of an empty bitmap
         bits_read = np.unpackbits(
-            np.frombuffer(self._bits or b"\0", dtype=np.uint8), count=len(self._layout.is_slot)
+            np.frombuffer(self._bits or b"\0", dtype=np.uint8), count=len(self.layout.is_slot)
         )
-        self.free = bits_read.view(bool) & (self._layout.node_of >= 0)
-        self.free_count = int(np.count_nonzero(self.free & self._layout.is_slot))
+        self.free = bits_read.view(bool) & (self.layout.node_of >= 0)
+        self.free_count = int(np.count_nonzero(self.free & self.layout.is_slot))
         self.ahead_count = int(np.count_nonzero(self.free)) - self.free_count
         self.amounts_left = self.offers.amounts_left(amounts_left, whole)
         self.version = version
@@ -279,42 +276,32 @@ class PartitionCopy:
     def _find_seats(self, needs: Resources, knowers: Knowers, ahead: bool) -> Seats:
         """Return the seats for these needs, without the cache."""
         if needs.amounts or needs.labels or knowers is not None or self.offers.choosy:
-            of_nodes = self._layout.bits_of(
-                (needs.text, knowers, ahead), self.offers.open(needs, knowers)
-            )
+            key = needs.text, knowers, ahead
+            of_nodes = self.layout.bits_of(key, self.offers.open(needs, knowers))
             bits = of_nodes[self.free[of_nodes]]
         else:
-            bits = (self.free & (self._layout.is_slot != ahead)).nonzero()[0]
-        nodes = self._layout.node_of[bits]
+            bits = (self.free & (self.layout.is_slot != ahead)).nonzero()[0]
+        nodes = self.layout.node_of[bits]
         if needs.slots == 1 and not needs.amounts:
             return Seats(self, bits, np.arange(len(bits)), nodes, self._paces[nodes], 1)
         free_bits = np.bincount(nodes, minlength=len(self.nodes))
         owners = free_bits.nonzero()[0]
-        counts = free_bits[owners]
-        seats_of_owner = np.minimum(counts // needs.slots, self.amounts_left.tasks(needs, owners))
-        rank = np.arange(len(bits)) - np.repeat(np.cumsum(counts) - counts, counts)
-        of_seats = rank < np.repeat(seats_of_owner * needs.slots, counts)
-        is_lead = of_seats if needs.slots == 1 else of_seats & (rank % needs.slots == 0)
-        leads = is_lead.nonzero()[0]
+        tasks = self.amounts_left.tasks(needs, owners)
+        leads = find_leads(free_bits[owners], tasks, needs.slots)
         return Seats(self, bits, leads, nodes[leads], self._paces[nodes[leads]], needs.slots)
 
     def reserve(self, seats: Seats, chosen: Ints, needs: Resources, shift: int = 0) -> Reservation:
         """Take seats, by their indices, out of this copy, for tasks that are still to be taken.
 
-        shift: a random number, for tasks with preferences that hold amounts. Amounts leave such a
-        node fewer seats than it has free slots, and other schedulers prefer the node too. So the
-        seats are moved to other free slots of the node, lest two claims name the same slot.
+        shift: for tasks with preferences that hold amounts, a random number: which of the free
+        slots are taken, lest two schedulers that prefer a node claim the same slot.
         """
         owners = seats.nodes[chosen]
         leads = seats.leads[chosen]
         if shift and seats.size == 1:
-            firsts = self._layout.first_of[owners]
-            spans = np.array([self.nodes[owner].span for owner in owners.tolist()], dtype=np.int64)
-            begins = np.searchsorted(seats.bits, firsts)
-            counts = np.searchsorted(seats.bits, firsts + spans) - begins
-            leads = begins + (leads - begins + shift) % counts
+            leads = self.layout.move_on(seats.bits, owners, leads, shift)
         bits = seats.bits[leads[:, None] + np.arange(seats.size)]
-        slots = (bits - self._layout.first_of[owners][:, None]).tolist()
+        slots = (bits - self.layout.first_of[owners][:, None]).tolist()
         reservation = Reservation(self, needs, owners.tolist(), [tuple(row) for row in slots])
         if seats.ranks is not None:
             reservation.ranks = dict(
@@ -332,7 +319,7 @@ class PartitionCopy:
         """
         bits = reservation.bits if bits is None else bits
         self.free[bits] = sign < 0
-        slots = int(np.count_nonzero(self._layout.is_slot[bits]))
+        slots = int(np.count_nonzero(self.layout.is_slot[bits]))
         self.free_count -= sign * slots
         self.ahead_count -= sign * (bits.size - slots)
         if sign > 0:
@@ -357,7 +344,7 @@ class PartitionCopy:
     def free_slots(self) -> Ints:
         """Return the number of free slots of each node. Cached."""
         if self._free_of is None:
-            self._free_of = self._layout.count(self.free & self._layout.is_slot)
+            self._free_of = self.layout.count(self.free & self.layout.is_slot)
         return self._free_of
 
     def ranks(
@@ -394,7 +381,6 @@ class PartitionCopy:
         """Return the most that any open node has free: by resource, and as `slots` and `seats`.
 
         seats: its free slots, or 1 if only waiting seats are free there.
-
         labels: needs of one slot: the labels that a node must have, the least of each resource.
         knowers: as in `seats`. Cached.
         """
@@ -406,7 +392,7 @@ class PartitionCopy:
             most = {"slots": int(free.max(where=nodes, initial=0))}
             has_waiting_seat = False
             if self.ahead_count:
-                waiting_seats = self._layout.count(self.free & ~self._layout.is_slot)
+                waiting_seats = self.layout.count(self.free & ~self.layout.is_slot)
                 has_waiting_seat = bool((fitting & (waiting_seats > 0)).any())
             most["seats"] = max(most["slots"], int(has_waiting_seat))
             most |= self.amounts_left.most(nodes)

@@ -15,7 +15,7 @@ from .kind_group import KindGroup
 from .partition import PartitionCopy
 from .reservations import seats_for
 
-MAX_NAMES: Final = 1000
+MAX_FAST_NAMES: Final = 1000
 """Maximum number of names whose run times a scheduler keeps; older names are forgotten."""
 
 
@@ -64,7 +64,7 @@ class RunTimesCopy:
         """Return the mean run time (ms) of a name by node class; {} if nothing can be compared."""
         if name not in self.asked:
             self.asked[name] = None
-            if len(self.asked) > MAX_NAMES:
+            if len(self.asked) > MAX_FAST_NAMES:
                 self.asked = dict.fromkeys(islice(self.asked, 1, None))
         return self._means_of(name)
 

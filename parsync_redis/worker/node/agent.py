@@ -207,8 +207,8 @@ class Agent:
         going = self.node.runs.going()
         spec = self.node.spec
         if not spec.capacity.has_room(run, going, spec.offer):
-            given = capacity_shown(spec.offer, spec.capacity.of(spec.offer))
-            return f"{self.node.name} gives {given} now"
+            capacity = capacity_shown(spec.offer, spec.capacity.of(spec.offer))
+            return f"{self.node.name} gives {capacity} now"
         processes = self._port.processes
         if processes is None or len(going) < processes:
             return ""

@@ -109,12 +109,12 @@ class NodeCapacity:
     def _lacking(self, runs: Iterable[Run], offer: Resources) -> dict[str, int]:
         """Return by how much runs hold more than the capacity, {name: thousandths}."""
         limits = limits_of(self.of(offer))
-        held = dict.fromkeys(limits, 0)
+        lacking = {name: -limit for name, limit in limits.items()}
         for run in runs if limits else ():
             for name, amount in _amounts(run).items():
-                if name in held:
-                    held[name] += amount
-        return {name: held[name] - limits[name] for name in limits if held[name] > limits[name]}
+                if name in lacking:
+                    lacking[name] += amount
+        return {name: amount for name, amount in lacking.items() if amount > 0}
 
 
 def _staying(going: Iterable[Run]) -> list[Run]:

@@ -104,8 +104,8 @@ class AgentState:
     @property
     def owes_notice(self) -> bool:
         """True if the server does not know yet when the node leaves, or that it stays."""
-        told = self.told_leaves if self.told_leaves and self.told_leaves[0] == self.inc else None
-        return self.leaves is not (told[1] if told else None)
+        inc, leaves = self.told_leaves or (None, None)
+        return self.leaves is not (leaves if inc == self.inc else None)
 
     def leave(self) -> None:
         """Take no new tasks, and wake the threads. Safe in a signal handler."""

@@ -48,11 +48,11 @@ class Leaving:
             return max(1, self.at_ms)
         return max(1, now_ms + round(1000 * (self.due_s - time.monotonic())))
 
-    def is_like(self, other: Leaving | None) -> bool:
+    def is_like(self, before: Leaving | None) -> bool:
         """Return whether two texts say the same time."""
-        if other is None or self.at_ms is not None or other.at_ms is not None:
-            return self == other
-        return abs(self.due_s - other.due_s) <= SAME_S
+        if before is None or self.at_ms is not None or before.at_ms is not None:
+            return self == before
+        return abs(self.due_s - before.due_s) <= SAME_S
 
 
 def read_leaving(text: str, now_s: float) -> Leaving | None:

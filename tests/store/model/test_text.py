@@ -54,6 +54,7 @@ VALUES: dict[str, st.SearchStrategy[str]] = {
     "used": PARTS,
     "task": st.sampled_from(["proj.render", "a", "a:b/c"]),
     "where": st.sampled_from(["parsync:{c:p0}:nodes", "x"]),
+    "work": st.floats(0, 9999).map(lambda work: f"{work:.6f}"),
     "who": st.sampled_from(["host:7", "h"]),
     "why": PIECE,
 }

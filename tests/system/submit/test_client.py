@@ -459,12 +459,15 @@ def test_each_listing_is_json_with_stable_keys(parsync):
         "id state name attempt starts partition node slot scheduler needs priority strategy why "
         "cancel_asked times"
     )
-    assert list(status) == f"{keys} expires_ms history max_starts avoid_last tenant limits".split()
+    assert (
+        list(status)
+        == f"{keys} expires_ms history max_starts avoid_last tenant limits prefer".split()
+    )
     assert json.loads(parsync("tasks", "--json")) == [status]
     keys = (
         "name partition state draining inc score slots free held resources left labels note queues "
         "down_ms waiting "
-        "ahead reserved taints"
+        "ahead reserved taints capacity capacity_fails leaves_ms"
     )
     assert [list(node) for node in json.loads(parsync("nodes", "--json"))] == [keys.split()] * 2
     partitions = json.loads(parsync("partitions", "--json"))

@@ -45,12 +45,12 @@ USES: Final = OF_ALL - {"scale"} | {
 }
 UNEQUAL_TASKS: Final = 2000
 UNEQUAL_STEP_S: Final = 0.05
-BATCH: Final = "batch"
-ARRIVALS: Final = (BATCH, "1.0", "0.8", "0.6")
+ALL_AT_ONCE: Final = "batch"
+ARRIVALS: Final = (ALL_AT_ONCE, "1.0", "0.8", "0.6")
 """All tasks at once, or the part of the best rate at which they come."""
 KNOWN: Final = "fast, known"
 """`fast`, where the run times are known at the beginning; else they are learnt as tasks end."""
-WISHES: Final = ("score", "fast", "fast,score", KNOWN)
+COMPARED_WISHES: Final = ("score", "fast", "fast,score", KNOWN)
 SPREAD: Final = 0.5
 """A run differs by this part of `--duration` at most."""
 
@@ -61,7 +61,7 @@ def runs(parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:
     return [
         SimRun(f"{wish} at {arrivals}", play, parameters, (table, arrivals, wish))
         for arrivals in ARRIVALS
-        for wish in WISHES
+        for wish in COMPARED_WISHES
     ]
 
 
@@ -95,7 +95,7 @@ def play(
         work_s[name] += run_s
     least_s = least_makespan_s(work_s, speeds, slots)
     times_s = np.zeros(len(names))
-    if arrivals != BATCH:
+    if arrivals != ALL_AT_ONCE:
         times_s = np.cumsum(rng.exponential(least_s / float(arrivals) / len(names), len(names)))
     tasks = [
         TenantTask(at_s, "", run_s, name=name)
@@ -166,7 +166,7 @@ def draw(
     for axis, name, title in zip(
         axes, ("makespan_s", "mean_time_s"), ("makespan, s", "mean time of a task, s"), strict=True
     ):
-        for number, wish in enumerate(WISHES):
+        for number, wish in enumerate(COMPARED_WISHES):
             values = [summary[f"{wish} at {a}"][name]["mean"] for a in ARRIVALS]
             axis.bar(places + 0.2 * number, values, 0.2, label=wish)
         axis.set_xticks(places + 0.3, ARRIVALS)
