@@ -97,16 +97,16 @@ class Harvest:
         return min(node.next_s(now_s) for node in self.nodes.values())
 
     def follow(self, now_s: float) -> bool:
-        """Let each node ask if it is time, and tell its news; return whether there were any."""
+        """Let each node ask if it is time, and tell its changed; return whether there were any."""
         if now_s >= self._asked_s + CAPACITY_INTERVAL_S:
             self._asked_s = floor(now_s / CAPACITY_INTERVAL_S) * CAPACITY_INTERVAL_S
             for node in self.nodes.values():
                 node.ask(self._asked_s)
-        news = [node for node in self.nodes.values() if node.has_news]
-        for node in news:
+        changed = [node for node in self.nodes.values() if node.has_news]
+        for node in changed:
             node.has_news = False
             self._tell(node)
-        return bool(news)
+        return bool(changed)
 
     def _tell(self, node: HarvestNode) -> None:
         """Tell the store what a node can give now, as its worker does."""

@@ -59,7 +59,7 @@ POLICIES: Final[Mapping[str, PackingPolicy]] = {
 """By name. With pack-whole a scheduler reads all partitions at once, so none is fresher."""
 
 BEST_FIT: Final = "best-fit"
-"""One decider that knows everything: the server on which least is left of the scarcest amount."""
+"""One decider that knows everything: the server on which least is amounts_left of the scarcest amount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,20 +239,20 @@ class PackingReplay:
 
 
 def best_fit(trace: AzureTrace, servers: int, to_refusal: bool) -> Packing:
-    """Place each request on the server where least is left, as one decider would."""
+    """Place each request on the server where least is amounts_left, as one decider would."""
     begin_s = time.process_time()
     result = Packing(servers)
     full = np.array([SERVER_CORES, SERVER_RAM])
-    left = np.tile(full, (servers, 1))
+    amounts_left = np.tile(full, (servers, 1))
     machines = np.zeros(servers, dtype=np.int64)
     ends: list[tuple[float, str, int, MachineRequest]] = []
     for request in trace.requests:
         result.requests += 1
         while ends and ends[0][0] <= request.at_s:
             _, _, server, ended = heapq.heappop(ends)
-            left[server] += (ended.cores, ended.ram)
+            amounts_left[server] += (ended.cores, ended.ram)
             machines[server] -= 1
-        after = ((left - (request.cores, request.ram)) / full).min(axis=1)
+        after = ((amounts_left - (request.cores, request.ram)) / full).min(axis=1)
         after[after < 0] = np.inf
         server = int(after.argmin())
         if after[server] == np.inf:
@@ -261,7 +261,7 @@ def best_fit(trace: AzureTrace, servers: int, to_refusal: bool) -> Packing:
                 break
             continue
         result.claims += 1
-        left[server] -= (request.cores, request.ram)
+        amounts_left[server] -= (request.cores, request.ram)
         machines[server] += 1
         result.most_machines = max(result.most_machines, int(machines[server]))
         heapq.heappush(ends, (request.end_s, request.name, server, request))
@@ -280,12 +280,14 @@ def replay_azure(
 
     servers: count the refusals on so many servers; None finds the fewest servers for each policy.
     """
-    known = (*POLICIES, BEST_FIT)
+    all_policies = (*POLICIES, BEST_FIT)
     for name in policies:
-        if name not in known:
-            raise InvalidInput(f"--policy {name!r} is not known: known are {', '.join(known)}")
+        if name not in all_policies:
+            raise InvalidInput(
+                f"--policy {name!r} is not all_policies: known are {', '.join(all_policies)}"
+            )
     results = dict[str, Any]()
-    for name in policies or known:
+    for name in policies or all_policies:
 
         def play(servers: int, to_refusal: bool = True, name: str = name) -> Packing:
             if name == BEST_FIT:

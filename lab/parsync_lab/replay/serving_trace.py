@@ -160,7 +160,7 @@ def read_harvest(path: Path, regime: str) -> list[CpuTrace]:
 def _named(path: Path, regime: str, machines: Mapping[str, object]) -> list[str]:
     """Return the names of the machines of a regime, in the order of their numbers."""
     regimes = sorted({name.rpartition("/")[0] for name in machines})
-    chosen = [known for known in regimes if regime in known]
+    chosen = [name for name in regimes if regime in name]
     if len(chosen) != 1:
         raise InvalidInput(
             f"--regime {shown(regime)} is not valid: it must be a part of one of the regimes of "

@@ -48,9 +48,9 @@ UNEQUAL_STEP_S: Final = 0.05
 ALL_AT_ONCE: Final = "batch"
 ARRIVALS: Final = (ALL_AT_ONCE, "1.0", "0.8", "0.6")
 """All tasks at once, or the part of the best rate at which they come."""
-KNOWN: Final = "fast, known"
+FAST_KNOWN: Final = "fast, known"
 """`fast`, where the run times are known at the beginning; else they are learnt as tasks end."""
-COMPARED_WISHES: Final = ("score", "fast", "fast,score", KNOWN)
+COMPARED_WISHES: Final = ("score", "fast", "fast,score", FAST_KNOWN)
 SPREAD: Final = 0.5
 """A run differs by this part of `--duration` at most."""
 
@@ -101,11 +101,11 @@ def play(
         TenantTask(at_s, "", run_s, name=name)
         for at_s, run_s, name in zip(times_s.tolist(), runs_s.tolist(), names, strict=True)
     ]
-    prefer = "fast" if wish == KNOWN else wish
+    prefer = "fast" if wish == FAST_KNOWN else wish
     simulation = UnequalSimulation(
         parameters, tasks, simulation_seed, UNEQUAL_STEP_S, pools, prefer, books=False
     )
-    if wish == KNOWN:
+    if wish == FAST_KNOWN:
         simulation.know(parameters.duration_s)
     measure = simulation.run(progress)
     waits_s = [wait_s for _, wait_s in measure.waits_s[""]]
@@ -142,7 +142,7 @@ def checks(
             LAST_TASKS if figure == "makespan_s" else FEW_WAIT,
         )
         for arrivals in ARRIVALS
-        for wish in ("fast", KNOWN)
+        for wish in ("fast", FAST_KNOWN)
         for figure, shown in (("makespan_s", "makespan"), ("mean_time_s", "mean time of a task"))
     ]
 
