@@ -213,8 +213,8 @@ def read_back(choice: Choice) -> Choice:
 def test_the_ranked_nodes_the_choice_and_its_note_follow_from_the_rules(
     nodes: list[Drawn], rules: list[str], gpus: int, last: str, strategy: str
 ) -> None:
-    if last:  # SeatFinder.find_elsewhere prefers a node that is kept back to the last node
-        nodes = [replace(node, gpus=None) for node in nodes]
+    if last:  # a scheduler looks for another node while it still keeps a seat on the last node
+        rules = [rule for rule in rules if rule != "spread:zone"]
     needs = Resources.of(1, {"gpu": gpus / 1000} if gpus else {})
     kind = Kind("work", needs.text, strategy, prefer=preferences_text([RULES[r][0] for r in rules]))
     own = rules

@@ -69,16 +69,20 @@ class Choices:
         group: KindGroup,
         reservation: Reservation,
         strategy: Strategy,
+        unused: Sequence[Reservation] = (),
     ) -> None:
         """Note the choice of the first seats of a reservation for tasks, as far as a gap allows.
 
-        Preferences about room look at the nodes as they were without the reservation.
+        Preferences about room look at the nodes as they were without the reservations.
+
+        unused: the reservations that the tasks had and do not use.
         """
         copy = reservation.partition
         noted = list(zip(tasks, reservation.owners, strict=False))[: self._left]
         self._left -= len(noted)
-        if group.prefer:
-            copy.change(reservation, -1)
+        put_back = [reservation, *unused] if group.prefer or unused else []
+        for reserved in put_back:
+            reserved.partition.change(reserved, -1)
         for task, owner in noted:
             node = copy.nodes[owner]
             lost, lost_to = self._lost.get((task.id, task.attempt), (0, ()))
@@ -101,8 +105,8 @@ class Choices:
                 ranked,
                 lost,
             )
-        if group.prefer:
-            copy.change(reservation, 1)
+        for reserved in put_back:
+            reserved.partition.change(reserved, 1)
 
     def on_judged(self, judged: Judged, now_s: float) -> None:
         """Make the choices ready whose claims won, and drop those whose claims were lost."""

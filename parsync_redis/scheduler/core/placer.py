@@ -149,19 +149,28 @@ class Placer:
                 continue
             seat = self._finder.find_elsewhere(task.last, group, strategy, reservations)
             if seat is not None:
-                self._claim_seats(seat, [task])
+                unused = [reservation for reservation in reservations if reservation is not seat]
+                self._claim_seats(seat, [task], unused)
                 if not seat:
                     seat.give_back()
 
-    def _claim_seats(self, reservation: Reservation, tasks: Sequence[Taken]) -> None:
-        """Put claims of the first seats of a reservation into the plan, one for each task."""
+    def _claim_seats(
+        self,
+        reservation: Reservation,
+        tasks: Sequence[Taken],
+        unused: Sequence[Reservation] = (),
+    ) -> None:
+        """Put claims of the first seats of a reservation into the plan, one for each task.
+
+        unused: the reservations that the tasks had and do not use.
+        """
         if not tasks:
             return
         if self.choices.wanted:
             kind = tasks[0].kind
             group = self._queue.group_of(kind)
             strategy = self._selector.resolve(kind.strategy)
-            self.choices.on_claim(tasks, group, reservation, strategy)
+            self.choices.on_claim(tasks, group, reservation, strategy, unused)
         copy = reservation.partition
         amounts = reservation.needs.asked
         seats = list(reservation.claim(len(tasks)))

@@ -57,10 +57,24 @@ def split_off(reservations: list[Reservation], count: int) -> list[Reservation]:
     return split
 
 
-def _move_up(reservation: Reservation, node: str) -> bool:
-    """Make the first seat that is not on this node the first of all; False if there is none."""
+def _is_kept_back(reservation: Reservation, owner: int) -> bool:
+    """Return whether the seats of a node, by its index, are kept back for other tasks."""
+    rules = reservation.rules
+    return bool(rules) and reservation.ranks[owner] >= kept_back_from(rules)
+
+
+def _move_up(reservation: Reservation, node: str, kept_back: bool) -> bool:
+    """Make the first seat that is not on this node the first of all; False if there is none.
+
+    kept_back: the seat may be kept back for other tasks.
+    """
     avoided = reservation.partition.offers.index_of(node)
-    position = next((i for i, owner in enumerate(reservation.owners) if owner != avoided), -1)
+    usable = (
+        position
+        for position, owner in enumerate(reservation.owners)
+        if owner != avoided and (kept_back or not _is_kept_back(reservation, owner))
+    )
+    position = next(usable, -1)
     if position > 0:
         reservation.move_up(position)
     return position >= 0
@@ -151,14 +165,23 @@ class SeatFinder:
     ) -> Reservation | None:
         """Return a reservation whose first seat is not on this node; None if there is none.
 
-        A reservation of `reserved` goes before a new reservation, which has one seat.
+        A reservation of `reserved` goes before a new one, which has one seat. A seat that is
+        kept back for other tasks is worse than the last node.
         """
+        kept_back = all(
+            _is_kept_back(reservation, owner)
+            for reservation in reserved
+            for owner in reservation.owners
+        )
         for reservation in reserved:
-            if _move_up(reservation, node):
+            if _move_up(reservation, node, kept_back):
                 return reservation
-        for seats in self.find(group, strategy, 1, last=node).best(1):
+        candidates = self.find(group, strategy, 1, last=node)
+        if not candidates.count(kept_back):
+            return None
+        for seats in candidates.best(1):
             reservation = sample_seats(seats, 1, group.needs, self._rng)[0]
-            if _move_up(reservation, node):
+            if _move_up(reservation, node, kept_back):
                 return reservation
             reservation.give_back()
         return None
