@@ -132,6 +132,13 @@ def gated(key: str, gate: str = "go") -> str:
 
 
 @app.task(parsync=True)
+def unlearnt(key: str) -> str:
+    """Wait at a gate; only one test has the task, so that no run time is learnt before."""
+    hold(key, "go")
+    return key
+
+
+@app.task(parsync=True)
 def clinging(key: str, gate: str = "go") -> str:
     """Wait at a gate, and go on waiting after the process was asked to end."""
     try:

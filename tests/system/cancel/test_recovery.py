@@ -166,7 +166,7 @@ def test_when_a_node_leaves_only_the_tasks_that_could_not_end_run_again(rig: Rig
     assert "leaves at" in parsync(rig, "nodes", "drain", "n1", "--at", "10m")
     (node,) = [node for node in json.loads(parsync(rig, "nodes", "--json")) if node["name"] == "n1"]
     assert (node["state"], node["draining"], node["leaves_ms"] is None) == ("up", False, False)
-    waits = rig.tasks.gated.apply_async(("waits",), parsync=at("n1"))
+    waits = rig.tasks.unlearnt.apply_async(("waits",), parsync=at("n1"))
     rig.open("ends")
     assert ends.get(timeout=GET_S) == "ends", "it ends in time"
     rig.until(
