@@ -59,7 +59,7 @@ POLICIES: Final[Mapping[str, PackingPolicy]] = {
 """By name. With pack-whole a scheduler reads all partitions at once, so none is fresher."""
 
 BEST_FIT: Final = "best-fit"
-"""One decider that knows everything: the server on which least is amounts_left of the scarcest amount."""
+"""One decider that knows everything: the server on which least is left of the scarcest amount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ class PackingReplay:
 
 
 def best_fit(trace: AzureTrace, servers: int, to_refusal: bool) -> Packing:
-    """Place each request on the server where least is amounts_left, as one decider would."""
+    """Place each request on the server where least is left, as one decider would."""
     begin_s = time.process_time()
     result = Packing(servers)
     full = np.array([SERVER_CORES, SERVER_RAM])

@@ -1,5 +1,7 @@
 """The capacity of a node follows its source: what it tells, gives back, recalls and shows."""
 
+import re
+import threading
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -18,7 +20,7 @@ from parsync_redis.worker.node.capacity import NodeCapacity
 from parsync_redis.worker.node.node import node_spec
 from parsync_redis.worker.node.runs import Run
 from parsync_redis.worker.node.sources import MAX_FAILURES, SourceReader
-from tests.kit.waiting import until
+from tests.kit.waiting import joined, until
 from tests.system.place.test_offer import Worker as OfferingWorker
 from tests.unit.test_node_options import worker as celery_worker
 
@@ -132,6 +134,46 @@ def test_a_damaged_capacity_in_the_record_is_corrected(worker: Worker) -> None:
     assert " capacity=slots=2 " in worker.record
 
 
+def test_slots_that_damage_has_opened_are_shut_again(worker: Worker) -> None:
+    worker.say("slots=2")
+    worker.register()
+    worker.renew()
+    client: Any = worker.store.client
+    key = worker.store.keys.partition(0, "nodes")
+    client.hset(key, "n1", worker.record.replace(" ahead=-2", " ahead=-3"))
+    worker.agent.reconciler.reconcile(worker.store)
+    assert " ahead=-2 " in worker.record
+
+
+def test_a_notice_that_the_server_has_lost_is_told_again(worker: Worker) -> None:
+    worker.register()
+    worker.agent.node.take_notice("30")
+    worker.renew()
+    (until_word,) = re.findall(r" until=\d+,own", worker.record)
+    client: Any = worker.store.client
+    key = worker.store.keys.partition(0, "nodes")
+    client.hset(key, "n1", worker.record.replace(until_word, ""))
+    worker.agent.reconciler.reconcile(worker.store)
+    worker.renew()
+    assert re.search(r" until=\d+,own ", worker.record)
+
+
+def test_a_source_that_hangs_does_not_hold_up_the_end_of_the_worker(worker: Worker) -> None:
+    answer = threading.Event()
+    worker.capacity.source = lambda: str(answer.wait(60))
+    worker.agent = type(worker.agent)(
+        worker.agent.settings, worker.agent.store, worker.agent.node.spec, worker.port
+    )
+    worker.agent.loop.turned()
+    worker.agent.start()
+    (source,) = worker.agent.node.sources
+    until(lambda: worker.agent.node.inc, "it has registered")
+    worker.agent.stop()
+    assert source.is_alive(), "nobody waits for its answer"
+    answer.set()
+    joined(source)
+
+
 def test_a_task_that_was_placed_before_the_node_shrank_does_not_begin(worker: Worker) -> None:
     worker.register()
     worker.start("runs", 0, 1)
@@ -152,8 +194,8 @@ def test_the_newest_runs_beyond_the_capacity_are_recalled_after_a_while(
     worker.say("slots=2")
     worker.renew()
     assert worker.signals == []
-    soon_s = time.monotonic() + 9
-    later_s = soon_s + 2
+    soon_s = time.monotonic() + 5
+    later_s = soon_s + 6
     monkeypatch.setattr(time, "monotonic", lambda: soon_s)
     worker.renew()
     assert worker.signals == []
