@@ -121,7 +121,7 @@ def test_only_runs_in_shut_slots_change_what_the_node_offers() -> None:
     assert runs.behind(6, True) == frozenset()
 
 
-def test_what_is_held_behind_the_slots_counts_in_slots_or_in_tasks() -> None:
+def test_a_run_behind_the_slots_counts_by_its_slots_or_as_one_task() -> None:
     runs = Runs()
     wide_run = Run(Place("wide", "1@1", 0, "n1", (4, 5), 1, 0))
     third_run = Run(Place("third", "1@1", 0, "n1", (2,), 1, 0))

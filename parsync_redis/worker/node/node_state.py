@@ -112,9 +112,12 @@ class AgentState:
         if leaves is None or not leaves.is_like(self.leaves):
             self.leaves = leaves
 
-    def forget_notice(self, told: tuple[int, Leaving | None] | None) -> None:
-        """Tell a notice again: the record of the node lacks it, though it was told before."""
-        if told is not None and told[1] is not None and told is self.told_leaves:
+    def forget_notice(self, told_leaves: tuple[int, Leaving | None] | None) -> None:
+        """Tell a notice again: the record of the node lacks it.
+
+        told_leaves: what had been told when the record was read.
+        """
+        if told_leaves and told_leaves[1] and told_leaves is self.told_leaves:
             self.told_leaves = None
 
     @property

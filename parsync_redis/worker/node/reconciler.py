@@ -121,8 +121,8 @@ class Reconciler:
             log.warning(
                 "node %s: its record says what it does not offer: it is corrected", node.name
             )
-        # the runs behind the slots may have ended, or damage has opened slots
-        if differs or record.state == "leaving" or record.shut_slots != shut:
+        # the runs behind the slots may have ended
+        if differs or record.state == "leaving" or record.shut_slots > shut:
             store.run(
                 store.commands.set_node(node.partition, node.name, "offer", node.inc, spec.note)
             )
