@@ -126,7 +126,9 @@ class Renewer:
                 return
             if node.inc and not leaving and self._offered() != self._seen:
                 return
-            if node.inc and node.owes_notice and self._seen_leaves != (node.inc, node.leaves):
+            leaves = node.inc, node.leaves
+            if node.inc and node.owes_notice and self._seen_leaves != leaves:
+                self._seen_leaves = leaves  # whatever happens, the next try comes after a pause
                 return
             node.wait(min(rest_s, NEWS_CHECK_S))
 
