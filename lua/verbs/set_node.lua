@@ -69,7 +69,7 @@ local function change_state(node, word, note, old_note)
     -- repair_partition restores the drain.
     new_note = ''
   end
-  if is_suspect and word ~= 'suspect' then
+  if is_suspect and word ~= 'suspect' and word ~= 'over' then
     node.state = 'up'
   end
   if word == 'leaving' and node.state == 'up' then

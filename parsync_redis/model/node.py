@@ -7,14 +7,17 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from ..errors import InvalidInput
-from .capacity import capacity_shown, source_fails
+from .capacity import capacity_shown, limits_slots, slots_given, source_fails
 from .ids import check_name, readable, shown
 from .needs import Resources, parse_resources
 from .place import Place
 from .text import NODE_LINE, TERMS
 
-MAX_RECORD: Final = 70_000
-"""The maximum number of characters of a node's record; an offer has at most 65,536 bytes."""
+MAX_RECORD: Final = 140_000
+"""The maximum number of characters of a node's record.
+
+An offer and a capacity have 65,536 bytes each at most.
+"""
 
 STANDS_STILL: Final = "its event loop stands still"
 NO_SIGN: Final = "its worker stands still"
@@ -74,11 +77,12 @@ def trust_remedy(node: str, note: str) -> str:
     return f"parsync nodes undrain {node}"
 
 
-NOTICE_GRACE_LEASES: Final = 0.6
-"""What is left of the time of a notice when the remaining runs are ended, in leases.
+NOTICE_GRACE_LEASES: Final = 0.55
+NOTICE_GRACE_S: Final = 2.0
+"""What is left of the time of a notice when the remaining runs are ended: leases and seconds.
 
-The leader acts eight times a lease, the node's agent learns of it five times a lease, and kills the
-runs that go on with its next renewal.
+The leader acts eight times a lease, the node's agent learns of it five times a lease, and a second
+later kills the runs that go on with its next renewal.
 """
 
 
@@ -107,7 +111,7 @@ class Notice(NamedTuple):
 
     def end_ms(self, lease_s: float) -> float:
         """Return when the runs that remain are ended (server time)."""
-        return self.at_ms - NOTICE_GRACE_LEASES * 1000 * lease_s
+        return self.at_ms - 1000 * (NOTICE_GRACE_LEASES * lease_s + NOTICE_GRACE_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +191,9 @@ class Node:
         first = int(fields["first"])
         score = float(fields["score"])
         capacity = fields.get("capacity", "")
+        open_slots = offer.slots + (ahead or 0)
+        if limits_slots(capacity) and open_slots > slots_given(offer, capacity):
+            raise ValueError(f"node {name}: more slots are open than it gives: {record!r}")
         notice = Notice.of(fields["until"]) if "until" in fields else None
         return cls(
             name, fields["state"], inc, drain, first, span, score, offer, ahead, capacity, notice

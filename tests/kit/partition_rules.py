@@ -333,6 +333,20 @@ class PartitionRules(RuleBasedStateMachine):
         self.both(self.commands.set_node(p, node, word, inc, note))
 
     @rule(
+        p=PARTITIONS,
+        node=NODES,
+        word=st.sampled_from(["until", "until", "over"]),
+        at_ms=st.sampled_from(["0", "5000", "5000", "9000"]),
+        is_own=st.booleans(),
+    )
+    def set_notice(self, p, node, word, at_ms, is_own):
+        """Give a node a notice, as an operator or its process, withdraw it, or say it is over."""
+        known = self.reference.partition(p).nodes.get(node)
+        inc = known.inc if known and is_own and word == "until" else None
+        note = f"{at_ms},own" if is_own and word == "over" else at_ms
+        self.both(self.commands.set_node(p, node, word, inc, note))
+
+    @rule(
         p=PARTITIONS, node=NODES, seats=st.integers(0, 3), inc=st.sampled_from([None, None, 1, 2])
     )
     def set_ahead(self, p, node, seats, inc):

@@ -17,6 +17,7 @@ import pytest
 
 from parsync_redis.errors import InvalidInput
 from parsync_redis.worker.isolation.machine import Isolation
+from parsync_redis.worker.node import sources
 from parsync_redis.worker.node.node_state import AgentState
 from parsync_redis.worker.node.notices import METADATA_VARIABLE, notice_source, read_leaving
 from tests.kit.waiting import joined
@@ -73,6 +74,7 @@ def serving(metadata: Metadata) -> Iterator[str]:
 
 @pytest.fixture
 def metadata(monkeypatch: pytest.MonkeyPatch) -> Iterator[Metadata]:
+    monkeypatch.setattr(sources, "URL_TIMEOUT_S", 60.0)  # for a busy machine
     service = Metadata()
     with serving(service) as url:
         monkeypatch.setenv(METADATA_VARIABLE, url)
@@ -100,13 +102,15 @@ def test_aws_says_when_a_spot_instance_is_interrupted(metadata: Metadata) -> Non
     assert metadata.asked == [TOKEN, ACTION] * 2
 
 
-def test_google_cloud_gives_a_preempted_machine_30_seconds(metadata: Metadata) -> None:
+def test_google_cloud_gives_a_preempted_machine_what_is_left_of_30_seconds(
+    metadata: Metadata,
+) -> None:
     preempted = "GET /computeMetadata/v1/instance/preempted"
     ask = notice_source("--parsync-notice", "gcp")
     metadata.answers[preempted] = only_with("metadata-flavor", "Google", "FALSE")
     assert ask() == ""
     metadata.answers[preempted] = only_with("metadata-flavor", "Google", "TRUE")
-    assert ask() == "30"
+    assert ask() == "25", "it may have been preempted five seconds ago"
 
 
 EVENTS = "GET /metadata/scheduledevents?api-version=2020-07-01"
@@ -178,6 +182,18 @@ def test_a_text_says_a_time_or_the_seconds_from_when_it_was_read() -> None:
     for text in ("soon", "-5", "1e3", "slots=6"):
         with pytest.raises(ValueError, match="is no notice: it must be empty"):
             read_leaving(text, 5.0)
+    for text in ("1795806395734", "20261128143000", "9" * 400, "9999-12-31"):
+        with pytest.raises(ValueError, match="is no notice: it must be within a year from now"):
+            read_leaving(text, 5.0)
+
+
+@pytest.mark.parametrize("url", ["file:///etc", "http://me:secret@host"])
+def test_the_address_of_a_metadata_service_is_checked(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv(METADATA_VARIABLE, url)
+    with pytest.raises(InvalidInput, match=f"{METADATA_VARIABLE} .* is not valid: the address"):
+        notice_source("--parsync-notice", "gcp")
 
 
 @pytest.fixture
@@ -203,6 +219,33 @@ def test_a_node_owes_the_server_each_change_of_its_notice_once(node: AgentState)
     node.told_leaves = node.inc, node.leaves
     node.take_notice("")
     assert node.owes_notice, "it stays after all"
+
+
+@pytest.mark.parametrize("text", ["30", "0"])
+def test_seconds_count_from_when_they_were_first_read(
+    node: AgentState, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    node.take_notice(text)
+    first = node.leaves
+    for later_s in (5.0, 10.0, 60.0):
+        monkeypatch.setattr(time, "monotonic", lambda now_s=300.0 + later_s: now_s)
+        node.take_notice(f"{text}\n")
+        assert node.leaves is first
+    node.take_notice("")
+    node.take_notice(text)
+    assert node.leaves is not None
+    assert node.leaves.due_s == 360.0 + float(text), "it is another notice"
+
+
+def test_a_notice_that_the_server_has_lost_is_told_again(node: AgentState) -> None:
+    node.take_notice("30")
+    node.told_leaves = node.inc, node.leaves
+    before = node.told_leaves
+    node.told_leaves = node.inc, node.leaves
+    node.forget_notice(before)
+    assert not node.owes_notice, "it was told anew since the record was read"
+    node.forget_notice(node.told_leaves)
+    assert node.owes_notice
 
 
 def test_a_node_tells_its_notice_again_with_its_next_incarnation(node: AgentState) -> None:

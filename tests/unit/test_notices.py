@@ -54,12 +54,12 @@ def test_a_node_with_a_new_notice_gets_nothing_before_its_time_is_judged() -> No
 
 
 @pytest.mark.parametrize(
-    ("run_ms", "tasks"), [(None, 0), (23_999.0, 3), (24_000.0, 3), (24_001.0, 0)]
+    ("run_ms", "tasks"), [(None, 0), (22_499.0, 3), (22_500.0, 3), (22_501.0, 0)]
 )
 def test_only_tasks_that_end_before_go_to_a_node_that_leaves(
     run_ms: float | None, tasks: int
 ) -> None:
-    """The runs that remain are ended 0.6 leases before the node leaves."""
+    """The runs that remain are ended 0.55 leases and 2 s before the node leaves."""
     core = core_with_notice()
     core.on_barred(judged(run_ms))
     assert placed(core)["n1"] == tasks

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from celery.worker import state
 
+from parsync_redis.errors import ServerUnreachable
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.place import Place
 from parsync_redis.settings import Settings
+from parsync_redis.store.cluster import ClusterConfig
 from parsync_redis.store.store import Store
 from parsync_redis.worker.isolation.machine import Isolation
 from parsync_redis.worker.isolation.tie import NotBegun
@@ -19,7 +21,7 @@ from parsync_redis.worker.node.node import NodeSpec
 from parsync_redis.worker.node.node_state import AgentState
 from parsync_redis.worker.node.renewer import RECALL_GRACE_S, Renewer
 from parsync_redis.worker.node.reporter import Reporter, outcomes
-from parsync_redis.worker.node.runs import Run
+from parsync_redis.worker.node.runs import Run, Runs
 from tests.system.run.test_inbox import NoWorker
 from tests.unit.test_request import placed_request, run_of
 
@@ -63,6 +65,70 @@ def test_a_recalled_run_is_asked_to_end_once_and_killed_after_the_grace(
     renewer.kill_recalled()
     renewer.kill_recalled()
     assert worker.signals[2:] == [("b", "SIGKILL")], "a has ended"
+
+
+def test_a_run_that_is_handed_over_while_it_is_recalled_is_ended_by_the_next_call() -> None:
+    renewer, worker, (run,) = renewer_and_runs("waits")
+    renewer.recall([run], "its node leaves")
+    assert run.unwanted == "recalled"
+    run.request = SimpleNamespace(id="waits", time_start=1.0)
+    renewer.recall([run], "its node leaves")
+    renewer.recall([run], "its node leaves")
+    assert (worker.signals, run.ending) == ([("waits", "SIGTERM")], "recalled")
+
+
+def test_a_notice_that_cannot_be_told_is_tried_again_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    renewer, _, _ = renewer_and_runs("a")
+    node = renewer._node
+    node.inc = 1
+    node.pause_s = 60.0
+    waits: list[float] = []
+
+    def wait(pause_s: float) -> None:
+        waits.append(pause_s)
+        node.stop()
+
+    monkeypatch.setattr(node, "wait", wait)
+    store = Store.from_url("redis://127.0.0.1:1/0", "recalls")
+    node.take_notice("30")
+    renewer._wait(60.0)
+    assert waits == [], "a new notice is told at once"
+    with pytest.raises(ServerUnreachable):
+        renewer.renew(store, ClusterConfig(partitions=1, gap_s=1.0, lease_s=10.0))
+    renewer._wait(60.0)
+    assert len(waits) == 1
+
+
+def test_only_runs_in_shut_slots_change_what_the_node_offers() -> None:
+    runs = Runs()
+
+    def run_in(id: str, *slots: int) -> Run:
+        return Run(Place(id, "1@1", 0, "n1", slots, 1, 0))
+
+    long_run = run_in("long", 5)
+    assert runs.enter(long_run)
+    assert runs.behind(4, True) == {long_run.key}
+    for slot in (0, 1, 2):
+        assert runs.enter(run_in(f"t{slot}", slot))
+        assert runs.behind(4, True) == {long_run.key}
+    full_run = run_in("full", 3)
+    assert runs.enter(full_run)
+    assert runs.behind(4, True) == runs.keys(), "all slots are shut"
+    runs.drop([full_run])
+    assert runs.behind(4, True) == {long_run.key}
+    assert runs.behind(6, True) == frozenset()
+
+
+def test_a_run_behind_the_slots_counts_by_its_slots_or_as_one_task() -> None:
+    runs = Runs()
+    wide_run = Run(Place("wide", "1@1", 0, "n1", (4, 5), 1, 0))
+    third_run = Run(Place("third", "1@1", 0, "n1", (2,), 1, 0))
+    assert runs.enter(wide_run)
+    assert runs.enter(third_run)
+    assert runs.behind(4, True) == {wide_run.key, third_run.key}
+    assert runs.behind(4, False) == {wide_run.key}
 
 
 def test_a_cancelled_run_is_not_recalled_and_a_lapsed_lease_kills_a_recalled_one() -> None:

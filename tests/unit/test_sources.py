@@ -5,6 +5,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
@@ -12,6 +13,7 @@ from threading import Event, Thread
 import pytest
 
 from parsync_redis import InvalidInput
+from parsync_redis.worker.node import sources
 from parsync_redis.worker.node.process_limits import limits_text
 from parsync_redis.worker.node.sources import (
     MAX_SOURCE_BYTES,
@@ -25,13 +27,17 @@ from tests.unit.test_process_limits import machine
 
 
 class TextServer(ThreadingHTTPServer):
-    """A server on loopback that answers with a text, a status, or not at all while it is held."""
+    """A server on loopback that answers with a text, a status, or not at all while it is held.
+
+    gap_s: seconds between two bytes of the text; 0 to send it whole.
+    """
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
         self.text = "slots=6"
+        self.gap_s = 0.0
         self.status = 200
         self.open = Event()
         self.open.set()
@@ -45,14 +51,19 @@ class Answer(BaseHTTPRequestHandler):
         self.server.open.wait(30)
         self.send_response(self.server.status)
         self.end_headers()
-        self.wfile.write(self.server.text.encode())
+        pieces = self.server.text if self.server.gap_s else [self.server.text]
+        with suppress(OSError):  # the reader has given up
+            for piece in pieces:
+                self.wfile.write(piece.encode())
+                time.sleep(self.server.gap_s)
 
     def log_message(self, *_: object) -> None:
         pass
 
 
 @pytest.fixture
-def text_server() -> Iterator[TextServer]:
+def text_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[TextServer]:
+    monkeypatch.setattr(sources, "URL_TIMEOUT_S", 60.0)  # for a busy machine
     server = TextServer()
     thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
@@ -95,9 +106,22 @@ def test_a_url_is_asked_without_a_proxy(
         ask()
 
 
-def test_a_server_that_is_silent_is_not_waited_for(text_server: TextServer) -> None:
+def test_a_server_that_is_silent_is_not_waited_for(
+    text_server: TextServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "URL_TIMEOUT_S", 0.1)
     text_server.open.clear()
     with pytest.raises(OSError, match="timed out"):
+        read_url(text_server.url)
+
+
+def test_a_server_that_sends_its_text_byte_by_byte_is_not_read_for_ever(
+    text_server: TextServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text_server.text = "slots=6 " * 40
+    text_server.gap_s = 0.01
+    monkeypatch.setattr(sources, "SILENT_S", 0.05)
+    with pytest.raises(OSError, match=r"the whole text has not come within 0\.05 s"):
         read_url(text_server.url)
 
 
@@ -141,6 +165,7 @@ def test_a_function_is_called_and_must_return_text(
         "http://",
         "http://host:port/",
         "http://a b/",
+        "http://me:secret@host/x",
         "a\0",
     ],
 )
@@ -156,9 +181,13 @@ def test_a_file_may_come_later_where_that_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_no_password_of_an_address_is_shown() -> None:
-    with pytest.raises(InvalidInput) as refused:
-        source_of("--parsync-capacity", "ftp://me:secret@host/x")
-    assert "secret" not in str(refused.value)
+    for url, why in (
+        ("ftp://me:secret@host/x", "the address must be http://HOST/PATH or https://HOST/PATH"),
+        ("http://me:secret@host/x", "the address must have no user name and no password"),
+    ):
+        with pytest.raises(InvalidInput, match=why) as refused:
+            source_of("--parsync-capacity", url)
+        assert "secret" not in str(refused.value)
 
 
 def test_the_third_failure_in_a_row_is_logged_once_and_the_next_answer_ends_it(
@@ -191,7 +220,9 @@ def test_the_third_failure_in_a_row_is_logged_once_and_the_next_answer_ends_it(
     assert caplog.messages[1:] == ["capacity of n1: the source answers again"]
 
 
-def test_a_source_that_hangs_has_a_flaw_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_hangs_has_a_flaw_meanwhile_and_the_log_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     asked = Event()
     answer = Event()
 
@@ -206,9 +237,17 @@ def test_a_source_that_hangs_has_a_flaw_meanwhile(monkeypatch: pytest.MonkeyPatc
     assert asked.wait(60)
     assert source.flaw == ""
     later_s = time.monotonic() + SILENT_S + 1
+    source.watch()
     with monkeypatch.context() as clock:
         clock.setattr(time, "monotonic", lambda: later_s)
         assert source.flaw == "it has not answered for 5 s"
+        source.watch()
+        source.watch()
+    assert caplog.messages == [
+        "capacity of n1: the source has not answered for 5 s, and its last text stands"
+    ]
     answer.set()
     joined(thread)
     assert source.flaw == ""
+    source.watch()
+    assert len(caplog.messages) == 1

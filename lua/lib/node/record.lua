@@ -34,7 +34,7 @@ end
 -- parse_node: return the record as a table, nil for any other text. Sizes are bounded, so that no
 -- loop over a span is long.
 local function parse_node(name, text)
-  if #text > 70000 then -- an offer has 65,536 bytes at most
+  if #text > 140000 then -- an offer and a capacity have 65,536 bytes each at most
     return nil
   end
   local state, inc, drain, first, span, suffix =
@@ -55,6 +55,10 @@ local function parse_node(name, text)
   local is_known = string.find(' up suspect leaving down ', ' ' .. state .. ' ', 1, true)
   local open = slots + (ahead or 0)
   if capacity and not is_capacity(capacity) then
+    return nil
+  end
+  local given = string.match(',' .. (capacity or ''), ',slots=(%d+)')
+  if given and open > tonumber(given) then
     return nil
   end
   if open < 0 or open > tonumber(span) or slots + 0 > tonumber(span) or not is_known then

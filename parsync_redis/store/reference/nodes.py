@@ -129,9 +129,7 @@ class Registering(Leases):
             self._resize(node, before)
             self._count_left(node)
             node.state = "up" if node.state == "leaving" else node.state
-        is_noticed = node.notice != before.notice and word != "undrain"
-        is_of_state = word not in ("suspect", "ahead", "offer", "until") and not is_noticed
-        if before.state == "suspect" and is_of_state:
+        if before.state == "suspect" and word in ("drain", "undrain", "trust", "leaving"):
             node.state = "up"
         if word == "leaving" and node.state == "up":
             node.state = "leaving"

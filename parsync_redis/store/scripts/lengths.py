@@ -69,6 +69,7 @@ _LENGTHS_BY_VERB: Final[Mapping[tuple[str, str], int]] = {
     ("allot", "account"): _NAME_BYTES,
     ("allot", "next"): _NUMBER_BYTES,
     ("allot", "text"): MAX_PROSE_BYTES,
+    ("set_node", "note"): 2 * MAX_TEXT + 64,  # a score, a capacity and an offer
     ("set_policy", "account"): _NAME_BYTES,
     ("set_policy", "text"): MAX_PROSE_BYTES,
     ("submit", "id"): MAX_ENCODED_ID,

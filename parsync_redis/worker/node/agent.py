@@ -119,12 +119,13 @@ class Agent:
                     lambda: node.stopped,
                 )
             )
-        self._threads = (self.reporter, renewing, tending, *seats, *sources)
+        self._threads = (self.reporter, renewing, tending, *seats)
+        node.sources = tuple(sources)
 
     def start(self) -> None:
         """Start the threads. The node registers as soon as the cluster is set up."""
         self.store.read_scripts()
-        for thread in self._threads:
+        for thread in (*self._threads, *self.node.sources):
             thread.failed = lambda: self._port.stop(cold=True)
             thread.start()
 
@@ -148,6 +149,7 @@ class Agent:
         if self.reporter.ident is None:  # the thread was never started
             return
         self.reporter.close()
+        # a source that hangs is not waited for
         for thread in self._threads:
             thread.join(timeout=THREAD_JOIN_S)
         if self.spans is not None:

@@ -14,6 +14,7 @@ from .look_ahead import LookAhead
 from .node import NodeSpec
 from .notices import Leaving, read_leaving
 from .runs import RunKey, Runs
+from .sources import SourceReader
 
 log = logging.getLogger("parsync.agent")
 
@@ -29,7 +30,7 @@ class Offered(NamedTuple):
     note: the score, the capacity and the offer, as `set_node` takes them.
     offer: the offer, which submit and the sums of the partitions know.
     empty: the pool has no process.
-    behind: all runs, if one of them holds a slot behind the slots that the node gives now.
+    behind: the runs that hold slots which are shut: their end may open slots.
     """
 
     note: str
@@ -55,6 +56,7 @@ class AgentState:
     seats_open: the number of waiting seats that incarnation seats_of has opened, -1 if the number
         is not known.
     told_offer: the offer that the server has, None while the server is being told.
+    sources: the threads that ask the node's sources.
     """
 
     def __init__(self, spec: NodeSpec, isolation: Isolation) -> None:
@@ -66,6 +68,7 @@ class AgentState:
         self.drained = False
         self.leaves: Leaving | None = None
         self.told_leaves: tuple[int, Leaving | None] | None = None
+        self._notice_text = ""
         self.seats_open = 0
         self.seats_of = 0
         self.partition = -1
@@ -76,6 +79,7 @@ class AgentState:
         self.broker_lost = False
         self.stalled = ""
         self.told_offer: Offered | None = None
+        self.sources: tuple[SourceReader, ...] = ()
         self._hindrances: set[str] = set()
         self._stopped = threading.Event()
         self._woken = threading.Event()
@@ -96,10 +100,25 @@ class AgentState:
     # -- the end of its threads --------------------------------------------------------------------
 
     def take_notice(self, text: str) -> None:
-        """Take the text of the source of notices; raises ValueError for any other text."""
+        """Take the text of the source of notices; raises ValueError for any other text.
+
+        The same text again says nothing new: its seconds count from when it was first read.
+        """
+        text = text.strip()
+        if text == self._notice_text:
+            return
         leaves = read_leaving(text, time.monotonic())
+        self._notice_text = text
         if leaves is None or not leaves.is_like(self.leaves):
             self.leaves = leaves
+
+    def forget_notice(self, told_leaves: tuple[int, Leaving | None] | None) -> None:
+        """Tell a notice again: the record of the node lacks it.
+
+        told_leaves: what had been told when the record was read.
+        """
+        if told_leaves and told_leaves[1] and told_leaves is self.told_leaves:
+            self.told_leaves = None
 
     @property
     def owes_notice(self) -> bool:

@@ -19,14 +19,15 @@ from urllib.error import HTTPError
 
 from ...errors import InvalidInput
 from ...model.ids import shown
-from .sources import CGROUP, TextSource, read_url, source_of
+from ...model.node import MAX_LEAVING_S
+from .sources import CGROUP, TextSource, checked_url, read_url, source_of
 
 INTERVAL_S: Final = 5.0
 """Interval at which a node asks for its notice."""
 METADATA_VARIABLE: Final = "PARSYNC_METADATA_URL"
 """The environment variable with the address of a cloud's metadata service."""
-GCP_NOTICE_S: Final = 30
-"""Seconds that a preempted machine of Google Cloud has left."""
+GCP_NOTICE_S: Final = 25
+"""Seconds that a preempted machine of Google Cloud has left: 30, and INTERVAL_S may be over."""
 SAME_S: Final = 2.0
 """A countdown that says another time by so many seconds at most has told nothing new."""
 _LINK_LOCAL: Final = "http://169.254.169.254"
@@ -63,18 +64,24 @@ def read_leaving(text: str, now_s: float) -> Leaving | None:
     words = text.strip()
     if not words:
         return None
-    if words.replace(".", "", 1).isdecimal() and words.isascii():
-        return Leaving(None, now_s + float(words))
+    is_number = words.replace(".", "", 1).isdecimal() and words.isascii()
     try:
-        moment = datetime.fromisoformat(words)
+        moment = None if is_number else datetime.fromisoformat(words)
     except ValueError:
         raise ValueError(
             f"{shown(words)} is no notice: it must be empty, a date and time "
             "(2026-11-28T14:30:00Z) or a number of seconds"
         ) from None
-    return Leaving(
-        round(1000 * (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
-    )
+    if moment is None:
+        ahead_s = float(words)
+        leaves = Leaving(None, now_s + ahead_s)
+    else:
+        at_s = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        ahead_s = at_s - time.time()
+        leaves = Leaving(round(1000 * at_s))
+    if ahead_s > MAX_LEAVING_S:
+        raise ValueError(f"{shown(words)} is no notice: it must be within a year from now")
+    return leaves
 
 
 def read_aws(base_url: str) -> str:
@@ -145,7 +152,8 @@ def notice_source(flag: str, text: str) -> TextSource:
     """
     if text in CLOUDS:
         read, base_url = CLOUDS[text]
-        return partial(read, os.environ.get(METADATA_VARIABLE) or base_url)
+        own_url = os.environ.get(METADATA_VARIABLE, "")
+        return partial(read, checked_url(METADATA_VARIABLE, own_url) if own_url else base_url)
     if text == CGROUP:
         raise InvalidInput(
             f"{flag} {text} is not valid: it must be {', '.join(CLOUDS)}, the path of a file, "

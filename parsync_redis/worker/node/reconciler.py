@@ -82,9 +82,12 @@ class Reconciler:
     def _leases(self, store: Store) -> list[Lease]:
         """Return the lease of the first slot of each task that this incarnation holds."""
         offered = self._node.told_offer
+        told_leaves = self._node.told_leaves
         node = store.nodes(self._node.partition).get(self._node.name)
         if node is None:
             return []
+        if node.notice is None and node.inc == self._node.inc:
+            self._node.forget_notice(told_leaves)
         # while the renewer, another thread, tells a new offer, the record may have either offer
         if (
             offered is not None

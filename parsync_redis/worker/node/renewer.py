@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from ...errors import ParsyncError, ServerUnreachable
 from ...health_file import HealthFile
 from ...model.apps import TASKS_LABEL
-from ...model.capacity import slots_given
+from ...model.capacity import limits_slots, slots_given
 from ...model.node import NO_PROCESS, STANDS_STILL
 from ...settings import Settings
 from ...store.cluster import ClusterConfig, join_cluster
@@ -25,6 +25,7 @@ from ...store.store import Store
 from .lease import LeaseKeeper, Order, Report, shorten_timeouts
 from .loop_watch import BEAT_S, LoopWatch, whereabouts
 from .node_state import LEAVING_S, AgentState, Offered
+from .notices import Leaving
 from .runs import Run, RunKey
 from .sources import SILENT_S
 from .worker_port import WorkerPort
@@ -56,6 +57,8 @@ class Renewer:
         self._listens = 0  # to the inbox of this incarnation
         # the offer of the last attempt to tell the server
         self._seen: Offered | None = None
+        # the incarnation and the notice of the last attempt to tell the server
+        self._seen_leaves: tuple[int, Leaving | None] = 0, None
         self.own_loop = LoopWatch()  # of the thread that runs this
 
     def run(self, store: Store) -> None:
@@ -123,7 +126,9 @@ class Renewer:
                 return
             if node.inc and not leaving and self._offered() != self._seen:
                 return
-            if node.inc and node.owes_notice:
+            leaves = node.inc, node.leaves
+            if node.inc and node.owes_notice and self._seen_leaves != leaves:
+                self._seen_leaves = leaves  # whatever happens, the next try comes after a pause
                 return
             node.wait(min(rest_s, NEWS_CHECK_S))
 
@@ -207,8 +212,11 @@ class Renewer:
         node = self._node
         processes = self._port.processes
         node.spec.follow(processes, self._port.queues)
-        slots = slots_given(node.spec.offer, node.spec.capacity.of(node.spec.offer))
-        behind = frozenset[RunKey]() if node.spec.room else node.runs.behind(slots)
+        behind = frozenset[RunKey]()
+        if not node.spec.room:
+            capacity = node.spec.capacity.of(node.spec.offer)
+            limit = slots_given(node.spec.offer, capacity)
+            behind = node.runs.behind(limit, limits_slots(capacity))
         return Offered(node.spec.note, node.spec.offer.text, processes == 0, behind)
 
     def _tell_offer(self, store: Store, config: ClusterConfig) -> None:
@@ -229,7 +237,8 @@ class Renewer:
             spec.tell(store)
             self._deal(store, config)
         node.told_offer = offered
-        log.info("node %s offers now: %s", node.name, offered.note)
+        if told_offer is None or told_offer.note != offered.note:
+            log.info("node %s offers now: %s", node.name, offered.note)
 
     def _tell_notice(self, store: Store) -> None:
         """Tell the server when the node leaves, or that it stays after all."""
@@ -253,14 +262,17 @@ class Renewer:
         Returns False if the node had to register again or was superseded.
         """
         node = self._node
+        # noted before the server is told: after an error the next try comes after a pause
+        self._seen = self._offered()
+        self._seen_leaves = node.inc, node.leaves
         self._watch()
+        for source in node.sources:
+            source.watch()
         self.kill_recalled()
         if node.leaving and not node.said_leaving:
             store.run(store.commands.set_node(node.partition, node.name, "leaving", node.inc))
             node.said_leaving = True
         order = Order(node.partition, node.inc, config.lease_s, node.stalled)
-        # noted before the server is told: after an error the next try comes after a pause
-        self._seen = self._offered()
         reports = node.isolation.keep(store, self._keeper, order)
         taken = [self._take(store, config, report) for report in reports]
         if all(taken):
@@ -363,7 +375,8 @@ class Renewer:
         why: the reason in the history of the task.
         """
         for run in runs:
-            if run.ending or run.unwanted:
+            # a run may be handed over while its recall is noted: then the next call ends it
+            if run.ending or (run.unwanted and run.request is None):
                 continue
             run.why = why
             if run.request is None:

@@ -129,14 +129,26 @@ class Runs:
             self._runs[run.key] = run
             return True
 
-    def behind(self, slots: int) -> frozenset[RunKey]:
-        """Return the keys of all runs if one holds a slot behind a node's first `slots` slots.
+    def behind(self, limit: int, counts_slots: bool) -> frozenset[RunKey]:
+        """Return the keys of the runs that hold slots which are shut: their end may open slots.
 
-        Then the end of any run may give back a slot.
+        limit: how many slots the node gives. The slots that are open and what is held behind them
+            are no more than that (lua/lib/node/capacity.lua).
+        counts_slots: what is held is counted in slots, else in tasks.
         """
         with self._lock:
-            is_behind = any(max(run.place.slots) >= slots for run in self._runs.values())
-            return frozenset(self._runs) if is_behind else frozenset()
+            runs = list(self._runs.values())
+        counting = {
+            slot
+            for run in runs
+            for slot in (run.place.slots if counts_slots else (run.place.slot,))
+        }
+        open_slots = limit
+        held_behind = sum(slot >= limit for slot in counting)
+        while open_slots > 0 and open_slots + held_behind > limit:
+            open_slots -= 1
+            held_behind += open_slots in counting
+        return frozenset(run.key for run in runs if max(run.place.slots) >= open_slots)
 
     def waiting(self) -> list[Run]:
         """Return the runs that wait to be started, in the order in which they came."""

@@ -45,8 +45,15 @@ def read_url(url: str, headers: dict[str, str] | None = None, method: str = "GET
     opener = build_opener(ProxyHandler({}))
     # `source_of` has checked the scheme
     request = Request(url, headers=headers or {}, method=method)  # noqa: S310
+    until_s = time.monotonic() + SILENT_S
+    raw = b""
     with opener.open(request, timeout=URL_TIMEOUT_S) as answer:
-        return _decode(answer.read(MAX_SOURCE_BYTES + 1))
+        # the time-out is that of each read: a server may send its text byte by byte
+        while len(raw) <= MAX_SOURCE_BYTES and (piece := answer.read1(MAX_SOURCE_BYTES)):
+            raw += piece
+            if time.monotonic() > until_s:
+                raise TimeoutError(f"the whole text has not come within {SILENT_S:g} s")
+    return _decode(raw)
 
 
 def read_file(path: Path) -> str:
@@ -65,17 +72,8 @@ def source_of(flag: str, text: str, absent: bool = False) -> TextSource:
     if text == CGROUP:
         return limits_text
     if "://" in text:
-        try:
-            parts = urlsplit(text)
-            is_url = parts.scheme in ("http", "https") and bool(parts.hostname)
-            is_url = is_url and (parts.port is None or parts.port > 0) and text.isprintable()
-        except ValueError:
-            is_url = False
-        if not is_url or " " in text:
-            raise InvalidInput(
-                f"{where}: the address must be http://HOST/PATH or https://HOST/PATH"
-            )
-        return lambda: read_url(text)
+        url = checked_url(flag, text)
+        return lambda: read_url(url)
     if match := _FUNCTION_SOURCE.fullmatch(text):
         return _function_of(where, match[1], match[2])
     path = Path(text)
@@ -84,6 +82,25 @@ def source_of(flag: str, text: str, absent: bool = False) -> TextSource:
             f"{where}: it must be the path of a file, http://HOST/PATH, {CGROUP} or module:function"
         )
     return lambda: read_file(path)
+
+
+def checked_url(flag: str, text: str) -> str:
+    """Return the address of a source; raises InvalidInput for any other text.
+
+    flag: the flag or variable, for messages.
+    """
+    where = f"{flag} {shown(safe_url(text))} is not valid"
+    try:
+        parts = urlsplit(text)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname)
+        is_url = is_url and (parts.port is None or parts.port > 0) and text.isprintable()
+    except ValueError:
+        is_url = False
+    if not is_url or " " in text:
+        raise InvalidInput(f"{where}: the address must be http://HOST/PATH or https://HOST/PATH")
+    if "@" in parts.netloc:
+        raise InvalidInput(f"{where}: the address must have no user name and no password")
+    return text
 
 
 def _function_of(where: str, module_name: str, name: str) -> TextSource:
@@ -141,6 +158,18 @@ class SourceReader(Duty):
         self._failures = 0
         self._why = ""
         self._asked_s = 0.0
+        self._is_silent = False
+
+    def watch(self) -> None:
+        """Log once that the source does not answer; another thread calls this."""
+        asked_s = self._asked_s
+        is_silent = bool(asked_s) and time.monotonic() - asked_s > SILENT_S
+        if is_silent and not self._is_silent:
+            log.warning(
+                "%s: the source has not answered for %g s, and its last text stands",
+                *(self.name, SILENT_S),
+            )
+        self._is_silent = is_silent
 
     @property
     def flaw(self) -> str:

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from parsync_redis.errors import BrokenContract
+from parsync_redis.model.needs import Resources
+from parsync_redis.model.node import Node
 from parsync_redis.store.repair.repair import repair_partition
 from tests.kit.driver import Driver
 from tests.kit.oracle.audit import audit
@@ -116,6 +118,24 @@ def test_a_capacity_that_the_node_does_not_offer_is_refused(node: Driver, capaci
     with pytest.raises(BrokenContract):
         node.run(node.commands.register_node(0, "n1", 1, 1.0, OFFER, 0, capacity))
     assert record(node) == before
+
+
+def test_a_record_that_opens_more_slots_than_the_capacity_is_damaged(node: Driver):
+    give(node, "slots=4,mem=5")
+    damaged = record(node).replace(" ahead=-2", "")
+    node.store.client.hset(node.keys.partition(0, "nodes"), "n1", damaged)
+    with pytest.raises(ValueError, match="more slots are open than it gives"):
+        Node.of("n1", damaged)
+    repair_partition(node.store, 0)
+    assert record(node).startswith("down inc=0 "), "its agent registers again"
+
+
+def test_a_node_with_a_long_offer_can_tell_its_capacity(drive: Driver):
+    labels = {f"label_{number:02}_of_this_machine": "v" * 60 for number in range(60)}
+    offer = Resources.of(6, {"mem": 12}, labels).text
+    drive.run(drive.commands.register_node(0, "n1", 0, 1.0, offer))
+    assert give(drive, "slots=2,mem=5", offer) == ["ok", "up", "0"]
+    assert drive.bits() == "11000000"
 
 
 def test_a_node_with_waiting_seats_has_no_capacity(drive: Driver):

@@ -230,6 +230,17 @@ def test_a_notice_changes_neither_a_drain_nor_a_suspicion(drive: Driver):
     assert (note(drive), drive.bits()) == (TEN_MINUTES, "00000000")
 
 
+def test_a_late_or_repeated_end_of_a_notice_or_drain_leaves_a_suspicion_alone(drive: Driver):
+    drive.node("n1")
+    put(drive, "until", "1795806395734")
+    put(drive, "suspect", "why")
+    assert put(drive, "over", "1795806395734") == ["ok", "suspect", "0"]
+    for late in ("1795806395734", "1795806999999", TEN_MINUTES):
+        over = drive.commands.set_node(0, "n1", "over", None, late)
+        assert drive.unchanged_by(over) == ["ok", "suspect", "0"]
+    assert note(drive) == "why"
+
+
 @pytest.mark.parametrize("text", ["", "soon", "-1", "1.5", "1" * 16])
 def test_a_notice_is_a_time(drive: Driver, text: str):
     drive.node("n1")

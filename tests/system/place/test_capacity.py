@@ -1,5 +1,8 @@
 """The capacity of a node follows its source: what it tells, gives back, recalls and shows."""
 
+import logging
+import re
+import threading
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -14,11 +17,12 @@ from parsync_redis.settings import node_options
 from parsync_redis.store import Store
 from parsync_redis.store.reads.views import read_views
 from parsync_redis.worker.celery.port import read_facts
+from parsync_redis.worker.node import agent, renewer, sources
 from parsync_redis.worker.node.capacity import NodeCapacity
 from parsync_redis.worker.node.node import node_spec
 from parsync_redis.worker.node.runs import Run
 from parsync_redis.worker.node.sources import MAX_FAILURES, SourceReader
-from tests.kit.waiting import until
+from tests.kit.waiting import joined, until
 from tests.system.place.test_offer import Worker as OfferingWorker
 from tests.unit.test_node_options import worker as celery_worker
 
@@ -107,7 +111,10 @@ def test_a_capacity_above_the_offer_is_cut_and_logged_once(
     ]
 
 
-def test_the_slots_of_runs_that_ended_open_at_once_within_the_capacity(worker: Worker) -> None:
+def test_the_slots_of_runs_that_ended_open_at_once_within_the_capacity(
+    worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "parsync.agent")
     worker.register()
     runs = [worker.start(f"t{slot}", slot) for slot in range(4)]
     worker.say("slots=2")
@@ -117,6 +124,8 @@ def test_the_slots_of_runs_that_ended_open_at_once_within_the_capacity(worker: W
         assert worker.agent.renewer._offered() != worker.agent.renewer._seen
         worker.renew()
         assert worker.drive.bits() == bits
+    offers = [message for message in caplog.messages if " offers now: " in message]
+    assert len(offers) == 1, "the capacity has changed once"
     worker.agent.reconciler.reconcile(worker.store)
     assert worker.agent.renewer._offered() == worker.agent.renewer._seen
 
@@ -130,6 +139,43 @@ def test_a_damaged_capacity_in_the_record_is_corrected(worker: Worker) -> None:
     nodes.hset(key, "n1", worker.record.replace("capacity=slots=2", "capacity=slots=3"))
     worker.agent.reconciler.reconcile(worker.store)
     assert " capacity=slots=2 " in worker.record
+
+
+def test_a_notice_that_the_server_has_lost_is_told_again(worker: Worker) -> None:
+    worker.register()
+    worker.agent.node.take_notice("30")
+    worker.renew()
+    (until_word,) = re.findall(r" until=\d+,own", worker.record)
+    client: Any = worker.store.client
+    key = worker.store.keys.partition(0, "nodes")
+    client.hset(key, "n1", worker.record.replace(until_word, ""))
+    worker.agent.reconciler.reconcile(worker.store)
+    worker.renew()
+    assert re.search(r" until=\d+,own ", worker.record)
+
+
+def test_a_source_that_hangs_is_logged_and_does_not_hold_up_the_end_of_the_worker(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(renewer, "SILENT_S", 0.1)
+    monkeypatch.setattr(agent, "THREAD_JOIN_S", 600.0)
+    answer = threading.Event()
+    worker.capacity.source = lambda: str(answer.wait(60))
+    worker.agent = type(worker.agent)(
+        worker.agent.settings, worker.agent.store, worker.agent.node.spec, worker.port
+    )
+    worker.agent.loop.turned()
+    worker.agent.start()
+    (source,) = worker.agent.node.sources
+    until(lambda: worker.agent.node.inc, "it has registered")
+    monkeypatch.setattr(sources, "SILENT_S", 0.0)
+    worker.renew()
+    worker.renew()
+    assert sum("the source has not answered" in message for message in caplog.messages) == 1
+    worker.agent.stop()
+    assert source.is_alive(), "nobody waits for its answer"
+    answer.set()
+    joined(source)
 
 
 def test_a_task_that_was_placed_before_the_node_shrank_does_not_begin(worker: Worker) -> None:
@@ -152,8 +198,8 @@ def test_the_newest_runs_beyond_the_capacity_are_recalled_after_a_while(
     worker.say("slots=2")
     worker.renew()
     assert worker.signals == []
-    soon_s = time.monotonic() + 9
-    later_s = soon_s + 2
+    soon_s = time.monotonic() + 5
+    later_s = soon_s + 6
     monkeypatch.setattr(time, "monotonic", lambda: soon_s)
     worker.renew()
     assert worker.signals == []
