@@ -71,13 +71,13 @@ class UsedShareDuty:
 
     def _work(self, live: Sequence[LiveNode], now_s: float) -> dict[str, float]:
         """Return how much work a slot of each tenant does, by what runs where."""
-        classes = {of.node.name: class_of(of.node.offer) for of in live}
+        classes = {each.node.name: class_of(each.node.offer) for each in live}
         slots_by_class = Counter[str]()
         nodes: dict[int, list[Node]] = {}
-        for of in live:
-            nodes.setdefault(of.partition, []).append(of.node)
-            if of.node.state == "up" and not of.node.draining:
-                slots_by_class[classes[of.node.name]] += of.node.offer.slots
+        for each in live:
+            nodes.setdefault(each.partition, []).append(each.node)
+            if each.node.state == "up" and not each.node.draining:
+                slots_by_class[classes[each.node.name]] += each.node.offer.slots
         if len(slots_by_class) < 2:
             self._kinds = {}
             return {}  # all nodes are equal
@@ -92,9 +92,9 @@ class UsedShareDuty:
             for holder in holders
             if holder.task in self._kinds
         ]
-        names = {of.name for of in running}
-        fields = {field_of_class(name, of_class) for name in names for of_class in slots_by_class}
-        self._times.read({*names, *fields}, now_s)
+        names = sorted({slots.name for slots in running})
+        fields = (field_of_class(name, of_class) for name in names for of_class in slots_by_class)
+        self._times.read(chain(names, fields), now_s)
         return work_of(running, slots_by_class, self._times.learnt)
 
     def _read_kinds(self, tasks: Sequence[str]) -> None:
