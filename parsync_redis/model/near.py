@@ -37,9 +37,12 @@ def anchors_of(prefer: str) -> Sequence[str]:
     ]
 
 
-def tasks_named(near: str, prefer: str) -> list[tuple[str, str]]:
-    """Return how each task is named by the options `near` and `prefer`, for errors, and its id."""
-    named = [(f"near={shown(near)}", near)] if near else []
+def tasks_named(anchor: str, prefer: str) -> list[tuple[str, str]]:
+    """Return how each task is named by the options `near` and `prefer`, for errors, and its id.
+
+    anchor: the option `near`, '' for none.
+    """
+    named = [(f"near={shown(anchor)}", anchor)] if anchor else []
     return [*named, *((f"prefer {shown(f'near:{id}')}", id) for id in anchors_of(prefer))]
 
 

@@ -33,7 +33,7 @@ from .needs import refuse_reserved
 
 MAX_PREFERENCES: Final = 6
 """The maximum number of rules of one task."""
-MAX_TEXT: Final = 8_000
+MAX_RULES_TEXT: Final = 8_000
 """Maximum number of characters of the text: no preferences that are given are longer.
 
 lua/lib/task/line_check.lua has the same bound.
@@ -80,7 +80,7 @@ class SoftRule(NamedTuple):
 
 def are_preferences(text: str) -> bool:
     """Return whether a text may stand behind `prefer=` in a kind."""
-    if len(text) > MAX_TEXT or _TEXT.fullmatch(text) is None:
+    if len(text) > MAX_RULES_TEXT or _TEXT.fullmatch(text) is None:
         return False
     keys = [warm[1] for warm in _WARM.finditer(text) if warm[1] is not None]
     return len(keys) <= 1 and all(is_name("key", key) for key in keys)

@@ -20,7 +20,7 @@ from parsync_redis.model.near import near_label
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.preferences import (
-    MAX_TEXT,
+    MAX_RULES_TEXT,
     are_preferences,
     preferences_of,
     preferences_shown,
@@ -90,7 +90,7 @@ RULES = st.one_of(
 
 
 @given(st.lists(RULES, max_size=4))
-def test_what_is_shown_of_preferences_can_be_given_back(preferences: list[Any]) -> None:
+def test_preferences_as_people_are_shown_them_can_be_given_back(preferences: list[Any]) -> None:
     try:
         text = preferences_text(preferences)
     except InvalidInput:  # a rule that comes twice
@@ -104,9 +104,9 @@ def test_the_longest_preferences_that_are_given_are_not_longer_than_a_kind_allow
     words = preferences_text([{"z" * 63: values}])
     nodes = [":".join(near_label(f"{index}{'@' * 127}")) for index in range(5)]
     text = ",".join([words, *nodes])
-    assert len(text) > MAX_TEXT * 0.75
+    assert len(text) > MAX_RULES_TEXT * 0.75
     assert are_preferences(text)
-    assert not are_preferences("a" * (MAX_TEXT + 1))
+    assert not are_preferences("a" * (MAX_RULES_TEXT + 1))
 
 
 def test_a_rule_that_this_version_does_not_know_is_passed_over() -> None:

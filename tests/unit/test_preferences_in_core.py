@@ -51,7 +51,7 @@ def cluster(core: Core, *partitions: dict[str, tuple[int, dict[str, str]]], firs
     core.plan(place=False, confirm=False)
 
 
-def test_what_is_in_use_by_label_is_counted_once_for_a_search() -> None:
+def test_the_use_of_a_label_is_counted_once_for_a_search() -> None:
     core = make(2)
     cluster(core, {"a": (4, A)}, {"b": (1, B)})
     needs = Resources.needed()

@@ -70,14 +70,14 @@ class UsedShareDuty:
             store.run(store.commands.note_shares(batch, keep_s))
 
     def _work(self, live: Sequence[LiveNode], now_s: float) -> dict[str, float]:
-        """Return how much work a slot of each tenant does, by what runs where."""
-        classes = {each.node.name: class_of(each.node.offer) for each in live}
+        """Return how much work a slot of live_node tenant does, by what runs where."""
+        classes = {live_node.node.name: class_of(live_node.node.offer) for live_node in live}
         slots_by_class = Counter[str]()
         nodes: dict[int, list[Node]] = {}
-        for each in live:
-            nodes.setdefault(each.partition, []).append(each.node)
-            if each.node.state == "up" and not each.node.draining:
-                slots_by_class[classes[each.node.name]] += each.node.offer.slots
+        for live_node in live:
+            nodes.setdefault(live_node.partition, []).append(live_node.node)
+            if live_node.node.state == "up" and not live_node.node.draining:
+                slots_by_class[classes[live_node.node.name]] += live_node.node.offer.slots
         if len(slots_by_class) < 2:
             self._kinds = {}
             return {}  # all nodes are equal
