@@ -45,13 +45,13 @@ class Ranks:
         states = ((rule.key, rule.state(cluster)) for rule in rules)
         key = ("last" if read_last else "", needs.text, *states)
         is_lasting = all(rule.lasts is Lasts.OFFERS for rule in rules)
-        kept = self._lasting if is_lasting else self._now
-        ranks = kept.get(key)
+        cache = self._lasting if is_lasting else self._now
+        ranks = cache.get(key)
         if ranks is None:
             nodes = read()
             ranks = rank_nodes(nodes, (self._buckets(rule, needs, nodes) for rule in rules))
             if all(rule.lasts is not Lasts.MOMENT for rule in rules):
-                keep(kept, key, ranks, MAX_RANKED)
+                keep(cache, key, ranks, MAX_RANKED)
         return ranks
 
     def _buckets(self, rule: Preference, needs: Resources, nodes: NodesNow) -> Ints:

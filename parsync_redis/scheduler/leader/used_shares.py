@@ -70,7 +70,7 @@ class UsedShareDuty:
             store.run(store.commands.note_shares(batch, keep_s))
 
     def _work(self, live: Sequence[LiveNode], now_s: float) -> dict[str, float]:
-        """Return how much work a slot of live_node tenant does, by what runs where."""
+        """Return how much work a slot of each tenant does, by what runs where."""
         classes = {live_node.node.name: class_of(live_node.node.offer) for live_node in live}
         slots_by_class = Counter[str]()
         nodes: dict[int, list[Node]] = {}
