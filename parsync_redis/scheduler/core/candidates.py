@@ -34,7 +34,9 @@ def _between(all_seats: Iterable[Seats], low: int, high: int) -> list[Seats]:
     for seats in all_seats:
         ranks = _ranks(seats)
         chosen = ((ranks >= low) & (ranks < high)).nonzero()[0]
-        if len(chosen):
+        if len(chosen) == len(ranks):
+            chosen_seats.append(seats)
+        elif len(chosen):
             chosen_seats.append(
                 Seats(
                     seats.partition,
