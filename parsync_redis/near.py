@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from .errors import Infeasible, InvalidInput
 from .model.ids import encode_id, shown
-from .model.near import anchors_of, near_label, with_nodes
+from .model.near import anchors_of, near_label, tasks_named, with_nodes
 from .model.needs import QUEUE_LABEL, Resources, without
 from .model.options import TaskOptions
 from .model.status import TaskStatus
@@ -96,9 +96,7 @@ def _check(options: TaskOptions, nodes: Mapping[str, str | None], own_id: str = 
 
     own_id: the encoded id of the task itself.
     """
-    named = [(f"near={shown(options.near)}", options.near)] if options.near else []
-    named += [(f"prefer {shown(f'near:{id}')}", id) for id in anchors_of(options.prefer)]
-    for subject, target_id in named:
+    for subject, target_id in tasks_named(options.near, options.prefer):
         if encode_id(target_id) == own_id:
             raise InvalidInput(f"{subject} is not valid: a task cannot be near itself")
         node = nodes[target_id]

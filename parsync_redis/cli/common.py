@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence, Sized
 from contextvars import ContextVar
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -15,6 +14,7 @@ import typer
 
 from ..client import ParsyncClient
 from ..errors import InvalidInput
+from ..model.human import moment_of
 from ..model.printable import printable
 from ..settings import Settings
 from ..store.reads.schedulers import look_for_cluster
@@ -192,6 +192,6 @@ def show_time(ms: int | None) -> str:
     """Return a server time (milliseconds since 1970) as UTC text; '-' for None."""
     if ms is None:
         return "-"
-    text = datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    text = moment_of(ms).strftime("%Y-%m-%d %H:%M:%S.%f")
     milliseconds = text[:-3]
     return f"{milliseconds} UTC"

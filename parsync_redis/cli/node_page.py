@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from ..inspect.node_detail import NodeDetail, Occupant
 from ..model.amount import shown_amount
 from ..model.human import age_text, clock_text, labels_shown, needs_shown
-from ..model.node import deadline_s, drain_reason
+from ..model.node import deadline_s, drain_reason, has_terms
 from ..model.status import TaskStatus
 from ..model.views import NodeView
 from .common import print_table, say, screen_width
@@ -55,7 +55,7 @@ def print_node(detail: NodeDetail) -> None:
 
 
 def _why(node: NodeView) -> str:
-    if not node.draining or not node.note:
+    if not node.draining or not has_terms(node.note):
         return f": {node.note}" if node.note else ""
     terms = node.note.removeprefix("over ")
     seconds = deadline_s(terms)

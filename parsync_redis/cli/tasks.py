@@ -147,7 +147,6 @@ def print_status(task: TaskStatus, now_ms: int) -> None:
         ("starts", task.starts),
         ("needs", needs_shown(task.needs)),
         ("priority", task.priority),
-        ("prefer", task.prefer.replace(",", ", ") or None),
         ("strategy", task.strategy or None),
         ("prefers", preferences_shown(task.prefer) or None),
         ("tenant", task.tenant or None),

@@ -48,12 +48,12 @@ class NodeMethods:
             return self._set_node(node, "drain", drain_terms(deadline_s, reason))
         if deadline_s is not None or reason:
             raise InvalidInput(
-                "drain: leaves_at stands alone: a node that leaves at a time has no deadline_s and "
-                "no reason"
+                "the time at which a node leaves stands alone: such a drain has no deadline and no "
+                "reason"
             )
         now_ms = self.requests.do(lambda: server_ms(self.store))
         text = leaves_at.isoformat() if isinstance(leaves_at, datetime) else leaves_at
-        leaves_ms = read_future("leaves_at", text, now_ms)
+        leaves_ms = read_future("the time at which the node leaves,", text, now_ms)
         return self._set_node(node, "until", leaving_time(leaves_ms, now_ms))
 
     def undrain(self, node: str) -> NodeView:

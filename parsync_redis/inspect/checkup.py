@@ -12,7 +12,7 @@ from ..errors import (
     ServerUnfit,
     ServerUnreachable,
 )
-from ..model.node import NodeState, trust_remedy
+from ..model.node import NodeState, has_terms, trust_remedy
 from ..model.policy import LimitEntry
 from ..model.policy_document import entry_text
 from ..model.views import NodeView
@@ -322,7 +322,9 @@ def judge_nodes(nodes: list[NodeView]) -> Iterator[Check]:
             "nodes", "warn", f"shutting down: {', '.join(leaving)}", "start their workers again"
         )
     drained = (node for node in nodes if node.state == NodeState.DRAINING)
-    if draining := [node.name for node in drained if node.note or node.leaves_ms is None]:
+    if draining := [
+        node.name for node in drained if has_terms(node.note) or node.leaves_ms is None
+    ]:
         yield Check(
             "nodes",
             "warn",

@@ -145,9 +145,9 @@ class _Explainer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._reading = ClusterReading(store)
-        self.now_ms = self._reading.now_ms
         self._times = read_times(store)
+        self._reading = ClusterReading(store, times=self._times)
+        self.now_ms = self._reading.now_ms
         self._names: dict[str, str] = {}  # id -> name of the tasks that hold slots
 
     def explain(self, task: TaskStatus, order: int, last: str = "") -> Explanation:

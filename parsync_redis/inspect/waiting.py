@@ -74,9 +74,13 @@ class ClusterReading:
     """The cluster as it was read at one moment; explains tasks from that.
 
     most_compared: the bound on comparisons of needs with nodes; None for no bound.
+    times: the run times if the caller has read them; else they are read if a node is booked or
+        leaves.
     """
 
-    def __init__(self, store: Store, most_compared: int | None = None) -> None:
+    def __init__(
+        self, store: Store, most_compared: int | None = None, times: LearntTimes | None = None
+    ) -> None:
         self.store = store
         rows = list(fetch(store))
         compared = sum(len(records) for _, (_, _, _, records, *_) in rows)
@@ -96,7 +100,9 @@ class ClusterReading:
         leaving = any(state.node.notice for state in nodes)
         config = read_config(store) if leaving else None
         self._lease_s = config.lease_s if config else 0.0
-        self.times = read_times(store) if self.bookings or leaving else LearntTimes()
+        if times is None:
+            times = read_times(store) if self.bookings or leaving else LearntTimes()
+        self.times = times
         self._at_workers = self._read_waiting_seats()
         self._holders: dict[str, list[Holder]] = {}
         self._placed: dict[str, str] = {}  # task -> the node on which it holds slots

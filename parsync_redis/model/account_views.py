@@ -164,7 +164,7 @@ def tenant_views(
         line = lines.get(account, AccountLine())
         entry = policy.tenant(name)
         is_counted = name != NO_TENANT and not line.is_damaged
-        share = dominant_share(line.amounts, offered) * work.get(name, 1.0)
+        share = min(1.0, dominant_share(line.amounts, offered) * work.get(name, 1.0))
         views.append(
             TenantView(
                 name,

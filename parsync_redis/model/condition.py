@@ -122,6 +122,19 @@ def describe(name: str, condition: str) -> str:
     return f"{name} in {listed}" if len(operands) > 1 else f"{name}:{listed}"
 
 
+def written(name: str, condition: str) -> str:
+    """Return a condition on a label as people write it, see REQUIRE_FORMS."""
+    sign, operands = _parse(condition)
+    if sign in COMPARISONS:
+        return f"{name}{condition}"
+    if sign in ("*", "!*"):
+        return f"{name} exists" if sign == "*" else f"{name} not exists"
+    listed = ",".join(sorted(operands))
+    if sign == "not":
+        return f"{name} not in {listed}" if len(operands) > 1 else f"{name}!={listed}"
+    return f"{name} in {listed}" if len(operands) > 1 else f"{name}={listed}"
+
+
 def bound_of(condition: str) -> tuple[str, float] | None:
     """Return the comparison of a condition and its number; None if it compares no numbers."""
     sign, operands = _parse(condition)

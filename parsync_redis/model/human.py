@@ -25,9 +25,18 @@ _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _AHEAD: Final = re.compile(r"(?:in |\+)?(\d{1,9}(?:\.\d{1,3})?)([smhd]?)")
 
 
+_LAST_MS: Final = 253_402_214_400_000
+"""The beginning of the last day of the year 9999, in UTC: a datetime has no later years."""
+
+
+def moment_of(ms: int) -> datetime:
+    """Return a server time (POSIX, ms) in UTC; a time behind the year 9999 as its last day."""
+    return datetime.fromtimestamp(min(ms, _LAST_MS) / 1000, UTC)
+
+
 def clock_text(ms: int) -> str:
     """Return a server time (POSIX, ms) as text for people, in UTC."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return moment_of(ms).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def age_text(seconds: float) -> str:
@@ -142,4 +151,4 @@ def _ms(moment: datetime) -> int:
 
 def local_text(ms: int) -> str:
     """Return a server time as this machine's clock showed it: '11-25 14:02:31.123'."""
-    return datetime.fromtimestamp(ms / 1000, UTC).astimezone().strftime("%m-%d %H:%M:%S.%f")[:-3]
+    return moment_of(ms).astimezone().strftime("%m-%d %H:%M:%S.%f")[:-3]

@@ -10,7 +10,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote, unquote
 
-from .ids import decode_id
+from .ids import decode_id, shown
 from .needs import RESERVED_PREFIX, Resources, parse_needs, without
 
 NEAR_LABEL: Final = f"{RESERVED_PREFIX}near"
@@ -35,6 +35,15 @@ def anchors_of(prefer: str) -> Sequence[str]:
     return [
         decode_id(word.removeprefix(_NEAR_RULE)) for word in words if word.startswith(_NEAR_RULE)
     ]
+
+
+def tasks_named(anchor: str, prefer: str) -> list[tuple[str, str]]:
+    """Return how each task is named by the options `near` and `prefer`, for errors, and its id.
+
+    anchor: the option `near`, '' for none.
+    """
+    named = [(f"near={shown(anchor)}", anchor)] if anchor else []
+    return [*named, *((f"prefer {shown(f'near:{id}')}", id) for id in anchors_of(prefer))]
 
 
 def with_nodes(prefer: str, nodes: Mapping[str, str]) -> str:

@@ -248,6 +248,11 @@ def leaving_time(leaves_ms: float, now_ms: float) -> str:
     return str(round(leaves_ms))
 
 
+def has_terms(note: str) -> bool:
+    """Return whether the note of a node has the terms of a drain, whose deadline may be over."""
+    return TERMS.read(note.removeprefix("over ")) is not None
+
+
 def deadline_s(terms: str) -> float | None:
     """Return the seconds until the deadline of a drain; None if the terms have no deadline."""
     number = (TERMS.read(terms) or {"deadline": ""})["deadline"].removeprefix("deadline_s=")

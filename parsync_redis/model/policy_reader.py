@@ -54,8 +54,9 @@ MAX_DOCUMENT_BYTES: Final = 256 * 2**10
 TENANT_KEYS: Final = ("weight", "at_least", "at_most", "children", "order", "half_life")
 """The keys of a tenant's entry."""
 LIMIT_KEYS: Final = ("at_once", "rate", "burst")
-ROOT_KEYS: Final = ("children", "count")
 """The keys of a limit's entry."""
+ROOT_KEYS: Final = ("children", "count")
+"""The keys of `[tenants]` beside the names of tenants."""
 PERIODS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 """The units of rates and durations, in milliseconds."""
 _RATE_TEXT: Final = re.compile(r"(\d{1,7})/([smhd])", re.ASCII)

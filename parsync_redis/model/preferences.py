@@ -18,13 +18,26 @@ from urllib.parse import unquote
 
 from ..errors import InvalidInput
 from .account import KEY_MARK, Account
-from .condition import OPERATORS, conditions_of, describe, is_condition, read_condition
+from .condition import (
+    MAX_DIGITS,
+    OPERATORS,
+    conditions_of,
+    is_condition,
+    read_condition,
+    written,
+)
 from .ids import check_name, close_to, encode_id, is_name, shown
-from .near import NEAR_LABEL
+from .limits import MAX_WORDS
+from .near import NEAR_LABEL, anchors_of
 from .needs import refuse_reserved
 
 MAX_PREFERENCES: Final = 6
 """The maximum number of rules of one task."""
+MAX_RULES_TEXT: Final = 8_000
+"""Maximum number of characters of the text: no preferences that are given are longer.
+
+lua/lib/task/line_check.lua has the same bound.
+"""
 MAX_RANK: Final = 9
 """The worst rank that a value of a label may be given; nodes without a ranked value come behind."""
 
@@ -67,7 +80,7 @@ class SoftRule(NamedTuple):
 
 def are_preferences(text: str) -> bool:
     """Return whether a text may stand behind `prefer=` in a kind."""
-    if _TEXT.fullmatch(text) is None:
+    if len(text) > MAX_RULES_TEXT or _TEXT.fullmatch(text) is None:
         return False
     keys = [warm[1] for warm in _WARM.finditer(text) if warm[1] is not None]
     return len(keys) <= 1 and all(is_name("key", key) for key in keys)
@@ -112,6 +125,10 @@ def preferences_text(preferences: Sequence[object]) -> str:
     for word in words:
         if words.count(word) > 1:
             raise InvalidInput(f"preference {shown(word)} is given twice: each may come once")
+    if (values := sum(1 + word.count("|") for word in words if ":" in word)) > MAX_WORDS:
+        raise InvalidInput(
+            f"{values} values of labels in preferences are too many: there may be {MAX_WORDS}"
+        )
     if sum(word.partition("=")[0] == "warm" for word in words) > 1:
         raise InvalidInput("a task has one preference warm, because it has one key")
     return ",".join(words)
@@ -129,17 +146,23 @@ def preferences_of(text: str) -> tuple[SoftRule, ...]:
 
 
 def preferences_shown(text: str) -> str:
-    """Return the rules in the text of a kind as people write them: 'zone=a, pack:gpu'."""
+    """Return the rules in the text of a kind as people write them: 'zone=a, pack:gpu'.
+
+    `preferences_text` of the parts makes the same text; but for a rule that this version does not
+    know, and for `near`, which has the name of the node.
+    """
     return ", ".join(map(_shown, text.split(","))) if text else ""
 
 
 def _shown(word: str) -> str:
     """Return a rule as people write it; a rule that this version does not know as it is."""
     rule = _read(word)
-    if rule is None or rule.rule == "ranks":
-        return word
+    if rule is None:
+        return f"near:{anchors[0]}" if (anchors := anchors_of(word)) else word
+    if rule.rule == "ranks":
+        return f"{rule.argument}:{rule.condition.replace('|', ',')}"
     if rule.rule == "label":
-        return describe(rule.argument, rule.condition)
+        return written(rule.argument, rule.condition)
     return ":".join(filter(None, (rule.rule, rule.argument)))
 
 
@@ -159,7 +182,7 @@ def _read(word: str) -> SoftRule | None:
 
 def _words_of(preference: object) -> list[str]:
     """Return the words of a preference in the text of a kind; raises InvalidInput."""
-    if isinstance(preference, Mapping):
+    if isinstance(preference, Mapping) and preference:
         return [word for name, required in preference.items() for word in _of_label(name, required)]
     if not isinstance(preference, str) or not preference.strip():
         raise InvalidInput(
@@ -173,7 +196,7 @@ def _words_of(preference: object) -> list[str]:
         return [_of_rule(rule, argument if colon else None)]
     if (ranks := _WRITTEN_RANKS.fullmatch(text)) is not None:
         pairs = [pair.split("=") for pair in ranks[2].split(",")]
-        return _of_ranks(ranks[1], [(value, int(rank)) for value, rank in pairs])
+        return _of_ranks(ranks[1], [(value, _number(rank)) for value, rank in pairs])
     if (condition := read_condition(text)) is not None:
         name, sign, value = condition
         return _of_label(name, value if sign == "=" else {sign: value})
@@ -204,12 +227,17 @@ def _of_label(name: object, required: Any) -> list[str]:
     return [f"{label}:{condition}" for condition in conditions_of(label, required, "prefer")]
 
 
-def _of_ranks(name: object, ranks: Sequence[tuple[object, int]]) -> list[str]:
+def _number(rank: str) -> int | str:
+    """Return a rank as a number; a text of many digits as it is, because no rank is so high."""
+    return int(rank) if len(rank) < MAX_DIGITS else rank
+
+
+def _of_ranks(name: object, ranks: Sequence[tuple[object, int | str]]) -> list[str]:
     """Return the word of ranked values of a label; raises InvalidInput."""
     label = _label_name(name)
     words = dict[str, str]()
     for value, rank in ranks:
-        if not 0 <= rank <= MAX_RANK:
+        if rank not in range(MAX_RANK + 1):
             raise InvalidInput(
                 f"prefer {label}: rank {shown(rank)} of {shown(value)} is not valid: it must be a "
                 f"whole number from 0, the best, to {MAX_RANK}"

@@ -191,6 +191,14 @@ class LearntTimes(dict[str, RunTimes]):
         """Return the run times of a name on nodes of this offer's class, or else on all nodes."""
         return self.get(field_of(name, offer)) or self.get(name)
 
+    def p95_ms(self, name: str, node_class: str) -> float | None:
+        """Return the 95th percentile (ms) of a name's runs on a node class, or else on all nodes.
+
+        None if no run is learnt.
+        """
+        times = self.get(field_of_class(name, node_class)) or self.get(name)
+        return times.p95_ms if times else None
+
     def means_of(self, name: str, classes: Collection[str]) -> dict[str, float]:
         """Return the mean run time (ms) of a name on each of these node classes, as far as known.
 

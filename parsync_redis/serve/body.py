@@ -12,7 +12,7 @@ from starlette.requests import Request
 from ..errors import InvalidInput
 from ..model.ids import MAX_ID, shown
 from ..model.limits import MAX_BATCH
-from ..model.near import anchors_of
+from ..model.near import tasks_named
 from ..model.options import CLIENT_NAMES, OPTIONS, unknown_option
 from ..model.task import Submission
 from ..submission import Item, make_submission, numbered
@@ -171,9 +171,7 @@ def _checked(
 def _judge_near(submitter: KnownSubmitter, task: Submission) -> None:
     """Raise Forbidden if `near` names a task of somebody else."""
     options = task.options
-    named = [(f"near={shown(options.near)}", options.near)] if options.near else []
-    named += [(f"prefer {shown(f'near:{id}')}", id) for id in anchors_of(options.prefer)]
-    for subject, target_id in named:
+    for subject, target_id in tasks_named(options.near, options.prefer):
         if not target_id.startswith(submitter.prefix):
             rule = f"you may name only your own tasks, whose ids begin with {submitter.prefix!r}"
             raise Forbidden(f"{subject}: {rule}")

@@ -126,16 +126,27 @@ def _offer_of(node: NodeView) -> Resources:
     return Resources.made(node.slots, amounts, labels)
 
 
+def _different(nodes: Iterable[NodeView]) -> list[tuple[NodeView, Resources]]:
+    """Return of nodes with equal offers the first by name, and what it offers."""
+    first = dict[tuple[object, ...], NodeView]()
+    for node in sorted(nodes, key=lambda node: node.name):
+        parts = (*node.resources.items(),), (*node.labels.items(),), (*node.taints,)
+        first.setdefault((node.slots, *parts), node)
+    return [(node, _offer_of(node)) for node in first.values()]
+
+
 def _node_class(
-    needs: Resources, nodes: Sequence[NodeView], waiting: int
+    needs: Resources, different: Iterable[tuple[NodeView, Resources]], waiting: int
 ) -> dict[str, str | int] | None:
     """Return the smallest node that could hold a task, and how many such nodes so many tasks need.
 
     Returns {"like": name of the node, "nodes": number}, or None if no node could.
     The smallest node has the fewest slots, then the least resources.
+
+    different: see `_different`.
     """
     needs_of_node = _needs_of_machine(needs)
-    able = [node for node in nodes if fits(_offer_of(node), needs_of_node)]
+    able = [node for node, offer in different if fits(offer, needs_of_node)]
     if not able:
         return None
     smallest = min(
@@ -154,10 +165,12 @@ def _idle_nodes(survey: Survey, nodes: Sequence[NodeView]) -> list[str]:
     A node that is kept for a task, or without which the guarantees of tenants could not be met,
     stays.
     """
-    open_nodes = [node for node in survey.nodes if node.state == "up" and not node.draining]
+    open_names = set[str]()
     remaining = Counter[str]()
-    for node in open_nodes:
-        remaining.update(_sizes(node))
+    for node in survey.nodes:
+        if node.state == "up" and not node.draining:
+            open_names.add(node.name)
+            remaining.update(_sizes(node))
     guaranteed = Counter[str]()
     for tenant in survey.tenancy.tenants:
         if "/" not in tenant.name:  # those below it are part of it
@@ -168,7 +181,7 @@ def _idle_nodes(survey: Survey, nodes: Sequence[NodeView]) -> list[str]:
         is_idle = idle_since_ms is not None and survey.now_ms - idle_since_ms >= IDLE_MS
         without_node = remaining - Counter(_sizes(node))
         is_needed = any(without_node[name] < amount for name, amount in guaranteed.items())
-        if node in open_nodes and is_idle and not node.reserved and not is_needed:
+        if node.name in open_names and is_idle and not node.reserved and not is_needed:
             names.append(node.name)
             remaining = without_node
     return names
@@ -184,9 +197,10 @@ def measure_demand(survey: Survey, machine: Machine) -> dict[str, Any]:
     kinds = [kind for kind in survey.kinds if machine.could_hold(kind)]
     nodes = [node for node in survey.nodes if machine.is_like(node)]
     present = [node for node in survey.nodes if node.state != "down" and node.leaves_ms is None]
+    different = _different(present) if kinds else []
     shapes = _shapes(kinds)
     for shape in shapes[:MOST_SHAPES]:
-        shape["node_class"] = _node_class(parse_needs(shape["needs"]), present, shape["waiting"])
+        shape["node_class"] = _node_class(parse_needs(shape["needs"]), different, shape["waiting"])
     waiting = Counter[str]()
     held_amounts = Counter[str]()
     for shape in shapes:

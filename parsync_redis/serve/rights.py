@@ -25,11 +25,6 @@ from ..model.task import Submission
 SUBMITTER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """The name of a submitter. In the ids of its tasks a colon ends the name."""
 
-FREE_OPTIONS: Final = frozenset(
-    ("strategy", "prefer", "wait_for_capacity", "avoid_last", "interruptible", "expires")
-)
-"""The options of a task that every submitter may use freely. Rights limits all other options."""
-
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 FIELD_RULES: Final[Mapping[str, str]] = {

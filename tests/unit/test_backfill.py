@@ -176,7 +176,7 @@ def test_a_booking_reads_back_and_bars_others_that_may_run_too_long() -> None:
 def bars(runs_ms: float | None = None, name: str = "n1") -> BarredNodes:
     return BarredNodes(
         [Booking(name, BIG, "t", NOW)],
-        {} if runs_ms is None else {(name, "work"): runs_ms},
+        lambda of_kind, _: runs_ms if of_kind == "work" else None,
         NOW - 1000,
     )
 

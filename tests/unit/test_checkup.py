@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from parsync_redis.cli.node_page import print_node
 from parsync_redis.inspect import checkup, primary_checks, server_checks
+from parsync_redis.inspect.node_detail import NodeDetail
 from parsync_redis.model.node import trial_note
 from parsync_redis.model.views import NodeView
 from parsync_redis.store.reads.schedulers import Refusal, SchedulerView, ranges
@@ -173,6 +175,19 @@ def test_a_scheduler_that_does_not_hear_ticks_is_a_warning():
 )
 def test_nodes(nodes, expected):
     assert levels(checkup.judge_nodes(nodes)) == expected
+
+
+def test_a_shrunk_node_whose_notice_is_over_is_not_drained_by_an_operator(capsys):
+    shrunk = replace(node("b", "draining", True), note="gives 6 of its 10 slots now", leaves_ms=1)
+    assert levels(checkup.judge_nodes([node("a"), shrunk])) == [("nodes", "ok")]
+    print_node(NodeDetail(shrunk, 2, (), (), (), ""))
+    page = capsys.readouterr().out
+    assert "state:     draining: gives 6 of its 10 slots now\n" in page
+    drained = replace(shrunk, note="over deadline_s=60: a new disk")
+    assert levels(checkup.judge_nodes([node("a"), drained])) == [("nodes", "ok"), ("nodes", "warn")]
+    print_node(NodeDetail(drained, 2, (), (), (), ""))
+    page = capsys.readouterr().out
+    assert "draining, deadline 1m after it began, which has passed: a new disk\n" in page
 
 
 def test_a_finding_of_the_audit_fails_the_check_up():

@@ -14,6 +14,7 @@ from parsync_redis.model.claim import ClaimOutcome, Verdict
 from parsync_redis.model.devices import kind_of
 from parsync_redis.model.explanation import MOST_LOST_TO, Choice, Ranked, Step
 from parsync_redis.model.ids import MAX_ID
+from parsync_redis.model.limits import MAX_WORDS
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.preferences import MAX_PREFERENCES, preferences_text
@@ -153,7 +154,7 @@ def test_a_choice_has_the_last_losers_only_and_the_number_of_all_lost_claims() -
 
 
 def test_the_note_of_the_longest_choice_is_not_refused_by_the_script() -> None:
-    values = [f"{'v' * 60}{i}" for i in range(50)]
+    values = [f"{'v' * 60}{i}" for i in range(MAX_WORDS // MAX_PREFERENCES)]
     prefer = preferences_text([{f"label{i}": values} for i in range(MAX_PREFERENCES)])
     name = "n" * 63
     choice = Choice(

@@ -58,6 +58,10 @@ def run(*words):
         (["cancel", ""], "task id '' is not valid"),
         (["drain", "x y"], "node name 'x y' is not valid"),
         (
+            ["drain", "n1", "--at", "10m", "--reason", "x"],
+            "the time at which a node leaves stands alone: such a drain has no deadline",
+        ),
+        (
             ["drain", "n1", "--deadline", "soon"],
             "--deadline 'soon' is not valid: it must be a number of seconds",
         ),

@@ -4,12 +4,14 @@ What `exact_text` writes is read back as the same amount.
 """
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from parsync_redis.cli.common import show_time
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.amount import exact_text, parse_amount, shown_amount
-from parsync_redis.model.human import age_text, needs_given, needs_shown
+from parsync_redis.model.human import age_text, clock_text, local_text, needs_given, needs_shown
+from parsync_redis.store.repair.losses import Loss
 
 GIB = 2**30
 
@@ -65,3 +67,15 @@ def test_a_kind_as_people_read_it_is_the_kind():
         assert needs_given(shown + accounts) == kind + accounts
     with pytest.raises(InvalidInput, match="resource mem='4XiB' is not an amount"):
         needs_given("proj.render slots=1 mem=4XiB")
+
+
+@example(10**15 - 1)
+@given(st.integers(0, 10**15 - 1))
+def test_any_time_that_a_record_may_have_can_be_shown(ms: int) -> None:
+    texts = [clock_text(ms), show_time(ms)[:19] + " UTC", Loss(ms, "s1", ()).text[3:26]]
+    assert texts == [clock_text(ms)] * 3
+    assert local_text(ms)
+
+
+def test_a_time_behind_the_year_9999_is_shown_as_its_last_day() -> None:
+    assert clock_text(10**15 - 1) == clock_text(10**14 * 3) == "9999-12-31 00:00:00 UTC"

@@ -38,8 +38,29 @@ def core_with_notice(notice: Notice | None = NOTICE) -> Core:
 
 
 def judged(run_ms: float | None, notice: Notice = NOTICE) -> BarredNodes:
-    runs_ms = {} if run_ms is None else {("n1", "work"): run_ms}
-    return BarredNodes((), runs_ms, NOW_MS, None, {"n1": notice}, LEASE_S)
+    return BarredNodes((), lambda *_: run_ms, NOW_MS, None, {"n1": notice}, LEASE_S)
+
+
+def test_run_times_are_looked_up_once_for_each_name_and_node_class() -> None:
+    notices = {f"n{index}": Notice(NOW_MS + 1000 * index) for index in range(100)}
+    classes = {node: "gpu:v100" if node < "n5" else "gpu:k80" for node in notices}
+    asked = list[tuple[str, str]]()
+
+    def p95_ms(name: str, node_class: str) -> float | None:
+        asked.append((name, node_class))
+        return {"gpu:v100": 20_000.0}.get(node_class)
+
+    barred = BarredNodes((), p95_ms, NOW_MS, None, notices, LEASE_S, classes)
+    assert not asked
+    goes = {node for node in notices if node not in barred.of(Kind("work", "slots=1"))}
+    expected = {
+        node
+        for node, notice in notices.items()
+        if classes[node] == "gpu:v100" and notice.end_ms(LEASE_S) >= NOW_MS + 20_000
+    }
+    assert goes == expected
+    assert expected
+    assert sorted(asked) == [("work", "gpu:k80"), ("work", "gpu:v100")]
 
 
 def placed(core: Core, tasks: int = 6) -> Counter[str]:

@@ -8,15 +8,24 @@ from typing import Any
 import numpy as np
 import pytest
 from celery import Celery
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from parsync_redis import Parsync
 from parsync_redis.cli import app as cli_app
 from parsync_redis.errors import InvalidInput
 from parsync_redis.model.kind import Kind
+from parsync_redis.model.near import near_label
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.options import TaskOptions
-from parsync_redis.model.preferences import are_preferences, preferences_of, preferences_text
+from parsync_redis.model.preferences import (
+    MAX_RULES_TEXT,
+    are_preferences,
+    preferences_of,
+    preferences_shown,
+    preferences_text,
+)
 from parsync_redis.placement.columns import Columns
 from parsync_redis.placement.preferences import rules_of
 from parsync_redis.placement.preferences.preference import (
@@ -57,6 +66,49 @@ def test_preferences_have_a_text_that_a_kind_keeps(preferences: list[Any], text:
     assert TaskOptions.of({"prefer": preferences}).prefer == text
 
 
+LABELS = st.sampled_from(["zone", "vram_gb", "a.b-c"])
+VALUES = st.from_regex(r"\A[a-z0-9][a-z0-9._-]{0,5}\Z")
+LABEL_RULES = st.one_of(
+    st.dictionaries(LABELS, st.lists(VALUES, min_size=1, max_size=3), min_size=1, max_size=1),
+    st.dictionaries(
+        LABELS,
+        st.one_of(
+            st.fixed_dictionaries({"not": st.lists(VALUES, min_size=1, max_size=3)}),
+            st.fixed_dictionaries({"exists": st.booleans()}),
+            st.fixed_dictionaries({">=": st.integers(-99, 99)}),
+            st.fixed_dictionaries({"<": st.decimals(0, 99, places=2).map(str)}),
+            st.dictionaries(VALUES, st.integers(0, 9), min_size=1, max_size=3),
+        ),
+        min_size=1,
+        max_size=1,
+    ),
+)
+RULES = st.one_of(
+    LABEL_RULES,
+    st.sampled_from(["pack", "pack:gpu", "spread:zone", "warm:llama:7b", "score", "near:a b"]),
+)
+
+
+@given(st.lists(RULES, max_size=4))
+def test_preferences_as_people_are_shown_them_can_be_given_back(preferences: list[Any]) -> None:
+    try:
+        text = preferences_text(preferences)
+    except InvalidInput:  # a rule that comes twice
+        assume(False)
+    shown = preferences_shown(text)
+    assert preferences_text(shown.split(", ") if shown else []) == text
+
+
+def test_the_longest_preferences_that_are_given_are_not_longer_than_a_kind_allows() -> None:
+    values = {f"a{index:x<62}": 9 for index in range(10, 74)}
+    words = preferences_text([{"z" * 63: values}])
+    nodes = [":".join(near_label(f"{index}{'@' * 127}")) for index in range(5)]
+    text = ",".join([words, *nodes])
+    assert len(text) > MAX_RULES_TEXT * 0.75
+    assert are_preferences(text)
+    assert not are_preferences("a" * (MAX_RULES_TEXT + 1))
+
+
 def test_a_rule_that_this_version_does_not_know_is_passed_over() -> None:
     assert [rule.rule for rule in preferences_of("pack,colour,score")] == ["pack", "score"]
 
@@ -87,6 +139,12 @@ def test_a_rule_that_this_version_does_not_know_is_passed_over() -> None:
         (["vram_gb>=x"], "prefer vram_gb: >= 'x' is not valid"),
         ("pack", "a list of rules in order"),
         ([3], "a list of rules in order"),
+        ([{}], "preference {} is not valid: it must be a rule"),
+        (["zone:a=" + "9" * 5000], "of 'a' is not valid: it must be a whole number from 0"),
+        (
+            [{"zone": [f"v{i}" for i in range(40)]}, {"rack": {f"r{i}": 1 for i in range(25)}}],
+            "65 values of labels in preferences are too many: there may be 64",
+        ),
     ],
 )
 def test_a_preference_that_is_wrong_is_refused_with_what_would_be_right(

@@ -5,21 +5,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parsync_redis.model.claim import ClaimOutcome, Verdict
+from parsync_redis.model.claim import Claim, ClaimOutcome, Verdict
 from parsync_redis.model.kind import Kind
+from parsync_redis.model.near import near_label
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.node import Node
 from parsync_redis.model.options import Strategy
 from parsync_redis.model.preferences import preferences_text
-from parsync_redis.model.replies import Snapshot
+from parsync_redis.model.replies import Judged, Snapshot
+from parsync_redis.model.task import Taken
+from parsync_redis.placement.preferences import rules_of
 from parsync_redis.scheduler.core.claim_outcomes import (
     CLAIMS_OF_PERIOD,
     LOST_OF_PERIOD,
     MAX_WIDTH,
     PERIODS_OF_WIDTH,
     Width,
+    Widths,
 )
 from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.core.offers import MAX_CACHED
 from tests.kit.core_rig import Queue, claims_of, judge_each, make
 
 SLOTS = 4
@@ -44,6 +49,68 @@ def cluster(core: Core, *partitions: dict[str, tuple[int, dict[str, str]]], firs
         packed = np.packbits(np.array(bits, dtype=bool)).tobytes()
         core.on_snapshot(Snapshot(p, 1, 1, packed, {}), float(p))
     core.plan(place=False, confirm=False)
+
+
+def test_the_use_of_a_label_is_counted_once_for_a_search() -> None:
+    core = make(2)
+    cluster(core, {"a": (4, A)}, {"b": (1, B)})
+    needs = Resources.needed()
+    facts = core.view.cluster_for(needs, None, "spread=zone,pack")
+    assert facts.used_by("zone") == {"a": 0.0, "b": 0.75}
+    core.on_snapshot(Snapshot(0, 2, 1, b"\x00", {}), 2.0)
+    assert facts.used_by("zone") is facts.used_by("zone")
+    assert core.view.cluster_for(needs, None, "spread=zone").used_by("zone")["a"] == 1.0
+    assert core.view.cluster_for(needs, None, "pack") is core.view.cluster
+
+
+@pytest.mark.parametrize(("prefer", "is_kept"), [("zone:a,cheap", True), ("zone:a,pack", False)])
+def test_ranks_by_what_nodes_are_stay_when_tasks_come_and_go(prefer: str, is_kept: bool) -> None:
+    core = make()
+    cluster(core, {"a": (4, A), "b": (4, B)})
+    partition = core.view.partitions[0]
+    rules = rules_of(prefer)
+    needs = Resources.needed()
+    before = partition.ranks(rules, needs, core.view.cluster)
+    partition.reserve(partition.seats(needs), np.array([0]), needs).give_back()
+    assert (partition.ranks(rules, needs, core.view.cluster) is before) == is_kept
+    partition.set_quality(np.zeros(2))
+    assert partition.ranks(rules, needs, core.view.cluster) is not before
+
+
+@pytest.mark.parametrize("prefer", ["", "spread"])
+def test_seats_are_moved_on_only_for_tasks_with_preferences(prefer: str) -> None:
+    core = make()
+    offers = [Resources.of(100, {"gpu": 1, "mem": 100}), *[Resources.of(1, {"mem": 1})] * 2]
+    nodes = [
+        Node(f"n{index}", "up", 1, 0, 100 * index, offer.slots, 1.0, offer)
+        for index, offer in enumerate(offers)
+    ]
+    core.on_nodes(0, nodes, 1)
+    left = {"n0": "gpu=1 mem=1", "n1": "mem=0", "n2": "mem=0"}
+    bits = np.array([slot < 100 for slot in range(300)], dtype=bool)
+    core.on_snapshot(Snapshot(0, 1, 1, np.packbits(bits).tobytes(), left), 0.0)
+    core.plan(place=False, confirm=False)
+    assert core.view.cluster.scarce == {"gpu"}
+    queue = Queue(core).add(Kind("work", "slots=1 mem=1", prefer=prefer).text, 1)
+    queue.tell()
+    (claim,) = claims_of(queue.turn())
+    assert (claim == "n0/0") == (not prefer), "99 of 100 random numbers move it"
+
+
+def test_tasks_near_other_tasks_learn_one_width() -> None:
+    widths = Widths()
+    for index in range(10 * MAX_CACHED):
+        widths.of("slots=1", f"zone:a,{':'.join(near_label(f'n{index}'))},pack")
+        widths.of("slots=1", f"warm=m{index % 1000},pack")
+    claimed = {}
+    for count in range(LOST_OF_PERIOD):
+        kind = Kind("work", "slots=1", prefer=f"zone:a,parsync.near:x{count},pack")
+        claimed[f"t{count}"] = Taken(f"t{count}", "1@1", kind, 0)
+    claims = [Claim(task, "1@1", 0, "n", (0,), 1, "", 0, 1) for task in claimed]
+    verdicts = [Verdict(ClaimOutcome.CONFLICT, "")] * len(claims)
+    widths.on_judged(Judged(0, 1, 0, claims, verdicts), claimed)
+    assert widths.of("slots=1", "zone:a,parsync.near:new,pack") == 2
+    assert widths.of("slots=1", "warm=m1,pack") == 1
 
 
 def nodes_of(

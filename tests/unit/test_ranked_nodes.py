@@ -133,8 +133,8 @@ def used_in_zone(node: Drawn, nodes: Sequence[Drawn]) -> int:
 
 Oracle = Callable[[Drawn, Sequence[Drawn], int, int], int]
 RULES: dict[str, tuple[Any, Oracle]] = {
-    "zone:a": ("zone=a", lambda node, _, slots, gpus: int(node.zone != "a")),
-    "zone:a=2|b=0": (
+    "zone=a": ("zone=a", lambda node, _, slots, gpus: int(node.zone != "a")),
+    "zone:a=2,b=0": (
         {"zone": {"a": 2, "b": 0}},
         lambda node, _, slots, gpus: {"a": 2, "b": 0}.get(node.zone, 3),
     ),

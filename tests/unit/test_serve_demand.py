@@ -129,6 +129,41 @@ def test_a_shape_has_the_smallest_nodes_that_would_hold_it_and_their_number():
     }
 
 
+class Incomparable(NodeView):
+    """A node that counts how often its labels are listed, and that may not be compared."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other):
+        raise AssertionError("to compare nodes one with another takes too long")
+
+
+class CountedLabels(dict[str, str]):
+    """Labels that count how often they are listed."""
+
+    listed = 0
+
+    def items(self):
+        self.listed += 1
+        return super().items()
+
+
+def test_the_demand_looks_at_a_node_as_often_whatever_waits_and_compares_no_nodes():
+    labels = CountedLabels(zone="a")
+    base = (0, NodeState.UP, False, 1, 1.0, 4, 4, 0, {"mem": 16}, {"mem": 16})
+    nodes = [Incomparable("a", *base, {"zone": "a"}), Incomparable("b", *base, labels)]
+    listed = []
+    for shapes in (1, 50):
+        waiting = {f"k{index}": (f"slots=1 mem={index + 1}", 1) for index in range(shapes)}
+        labels.listed = 0
+        shown = measure_demand(survey_of(nodes, **waiting), Machine())["shapes"]
+        assert shown[0]["node_class"]["like"] == "a"
+        listed.append(labels.listed)
+    assert listed[0] == listed[1]
+    assert measure_demand(survey_of(nodes), Machine())["idle_nodes"] == ["a", "b"]
+
+
 def test_nodes_that_are_idle_for_long_could_go_unless_something_needs_them():
     nodes = [plain("a", 4), plain("b", 4), plain("c", 4, held=1), plain("d", 4, reserved="task x")]
     assert measure_demand(survey_of(nodes), Machine())["idle_nodes"] == ["a", "b"]

@@ -19,12 +19,17 @@ from parsync_redis.serve.body import OVER_HTTP, make_tasks, parse_tasks
 from parsync_redis.serve.gate import MOST_SESSIONS, SESSION_S, OperatorAuth, Sessions, read_proxies
 from parsync_redis.serve.passwords import load_operators
 from parsync_redis.serve.rate import MOST_ADDRESSES, Attempts, RateBucket
-from parsync_redis.serve.rights import FIELD_RULES, FREE_OPTIONS, Forbidden, Rights
+from parsync_redis.serve.rights import FIELD_RULES, Forbidden, Rights
 from parsync_redis.serve.submit import own_task
 from parsync_redis.serve.submitters import KnownSubmitter, Submitters, hash_token, load_submitters
 from parsync_redis.serve.write_access import Flags
 from parsync_redis.submission import ITEM_KEYS
 from tests.kit.documents import Document, tables
+
+FREE_OPTIONS = {
+    *("strategy", "prefer", "wait_for_capacity", "avoid_last", "interruptible", "expires"),
+}
+"""The options of a task that every submitter may use freely. Rights limits all other options."""
 
 HASH = "0" * 64
 LEAST = {"token_sha256": [HASH], "names": ["shop.*"]}
@@ -167,7 +172,7 @@ def test_each_option_has_a_limit_or_is_free_and_no_other_can_come_over_http():
         "limits",
     }
     assert set(NAMES) == limited | FREE_OPTIONS, (
-        "a new option of a task: judge it in rights.py, or say that it is free"
+        "a new option of a task: judge it in rights.py, or say here that it is free"
     )
     assert set(FIELD_RULES) == set(Rights.model_fields)
     assert set(OVER_HTTP) <= set(ITEM_KEYS) | {"name", "args", "kwargs"}

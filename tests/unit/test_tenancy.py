@@ -64,6 +64,13 @@ def test_a_share_is_the_largest_part_of_any_amount():
     assert tenants["acme"].oldest_ms == 1000
 
 
+def test_a_share_by_work_done_is_one_at_most():
+    views = tenant_views(POLICY, LINES, {}, {}, OFFERED, work={"research": 1.5, "acme": 1.5})
+    shares = {view.name: view.share for view in views}
+    assert shares["research"] == 1.0
+    assert shares["acme"] == pytest.approx(0.3)
+
+
 def test_tasks_without_a_tenant_wait_and_what_they_hold_is_not_counted():
     tenant = tenants_by_name()["-"]
     assert (tenant.waiting, tenant.share, tenant.holders) == (2, None, None)

@@ -24,7 +24,9 @@ from parsync_redis.placement.preferences.ring import (
 )
 from parsync_redis.placement.preferences.warm import WarmPreference
 from parsync_redis.placement.ranked_nodes import nodes_now
+from parsync_redis.scheduler.core import warm_sets
 from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.core.offers import MAX_CACHED, MAX_RANKED
 from parsync_redis.scheduler.core.warm_sets import MAX_KEYS, SHRINK_MS, SetSize, WarmSets
 from tests.kit.core_rig import Queue, claims_of, make
 
@@ -198,6 +200,37 @@ def test_in_the_warm_set_the_nodes_of_which_least_is_in_use_go_first():
     queue.tell()
     got = [places(queue, 1, now_ms=number)[0] for number in range(3)]
     assert sorted(got) == sorted([first, second, third]), "each goes where most is free"
+
+
+def test_the_sizes_of_one_key_do_not_become_more_for_ever(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(warm_sets, "MAX_SIZES", 3)
+    core = make()
+    read_nodes(core, [["a", "b", "c", "d"]])
+    sets = core.view.warm_sets
+
+    def size_for(slots: int) -> int:
+        return sets.of("llama", Resources.needed(slots), None, core.view.partitions).size
+
+    sets.on_line(0, "llama", "n=12 units=12 of -")
+    large = [size_for(slots) for slots in (1, 2, 3)]
+    sets.on_line(0, "llama", "n=0 units=0 of -")
+    assert [size_for(slots) for slots in (1, 2, 3)] == large, "they shrink by a node in a time"
+    assert size_for(4) < large[0]
+    assert size_for(1) < large[0], "the oldest is forgotten"
+
+
+def test_as_many_keys_as_ranks_are_kept_make_one_ring_each():
+    core = make()
+    read_nodes(core, [["a", "b"]])
+    numbers = [
+        [
+            core.view.warm_sets.of(f"k{key}", PLAIN, None, core.view.partitions).number
+            for key in range(MAX_RANKED)
+        ]
+        for _ in range(2)
+    ]
+    assert numbers[0] == numbers[1]
+    assert MAX_RANKED > 3 * MAX_CACHED
 
 
 def test_a_node_that_drains_is_passed_over():

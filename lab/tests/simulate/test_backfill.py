@@ -14,7 +14,7 @@ from parsync_lab.simulate.workload import Arrival, Listed
 from parsync_redis.model.booking import Booking
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.needs import parse_needs
-from parsync_redis.model.times import RunTimes
+from parsync_redis.model.times import LearntTimes, RunTimes
 from parsync_redis.placement.backfill import NEAREST, LargeTask, by_lack, choose, unused
 from parsync_redis.placement.facts import Holder, NodeFacts
 from parsync_redis.placement.forecast import ExpectedEnd
@@ -49,7 +49,7 @@ class Backfilled(Simulation):
 
     def begin(self) -> None:
         self.ages = AgeTracker(10.0)
-        self.times = dict[str, RunTimes]()
+        self.times = LearntTimes()
         self.bookings: Sequence[Booking] = ()
 
     def tick(self, number: int) -> None:
@@ -93,12 +93,11 @@ class Backfilled(Simulation):
 
     def tell(self, now_s: float) -> None:
         """Do what each scheduler does once in a gap."""
-        runs_ms = {
-            (b.node, name): times.p95_ms
-            for b in self.bookings
-            for name, times in self.times.items()
-        }
-        bars = BarredNodes(self.bookings, runs_ms, round(1000 * (now_s + self.parameters.gap_s)))
+        bars = BarredNodes(
+            self.bookings,
+            self.times.p95_ms,
+            round(1000 * (now_s + self.parameters.gap_s)),
+        )
         for one in self.schedulers:
             one.core.on_barred(bars)
 

@@ -43,6 +43,9 @@ end
 -- parsync_redis/model/preferences.py. Schedulers pass over rules that they do not know. The key of
 -- `warm` is the name of an account.
 local function are_preferences(prefer)
+  if #prefer > 8000 then
+    return false
+  end
   local rules = ',' .. prefer .. ','
   local key, behind = string.match(rules, ',warm=([^,]*)(.*)$')
   local is_key = not key or #key <= 128 and string.find(key, '^%w[%w_.:@+/-]*$')

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from ...model.condition import describe, holds, is_number
+from ...model.condition import holds, is_number, written
 from ...model.devices import kind_of
 from ...model.needs import TRANSIENT_LABEL, Resources
 from ...model.preferences import ranks_of
@@ -18,16 +18,13 @@ COST_LABEL: Final = "cost"
 COST_OCTAVES: Final = 32
 """Octave 0 of the price is bucket 32, so that prices from 2^-32 on differ."""
 
-FIFTHS: Final = 5
-"""The number of buckets of the score."""
-
 
 class LabelPreference(Preference):
     """Prefers nodes whose label meets a condition."""
 
     def __init__(self, label: str, condition: str) -> None:
         """condition: as Redis stores it (model/condition.py)."""
-        self.name = describe(label, condition)
+        self.name = written(label, condition)
         self._label = label
         self._condition = condition
 
@@ -69,7 +66,7 @@ class RankPreference(Preference):
 
     def __init__(self, label: str, condition: str) -> None:
         """condition: the ranks as Redis stores them, 'a=0|b=2'."""
-        self.name = f"{label}:{condition}"
+        self.name = f"{label}:{condition.replace('|', ',')}"
         self._label = label
         self._ranks: Mapping[str, int] = ranks_of(condition)
         self._last = max(self._ranks.values()) + 1

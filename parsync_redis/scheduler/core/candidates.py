@@ -6,7 +6,6 @@ lost all the same, tasks choose among more seats (claim_outcomes.py): the last r
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -35,14 +34,19 @@ def _between(all_seats: Iterable[Seats], low: int, high: int) -> list[Seats]:
     for seats in all_seats:
         ranks = _ranks(seats)
         chosen = ((ranks >= low) & (ranks < high)).nonzero()[0]
-        if len(chosen):
+        if len(chosen) == len(ranks):
+            chosen_seats.append(seats)
+        elif len(chosen):
             chosen_seats.append(
-                replace(
-                    seats,
-                    leads=seats.leads[chosen],
-                    nodes=seats.nodes[chosen],
-                    paces=seats.paces[chosen],
-                    ranks=ranks[chosen],
+                Seats(
+                    seats.partition,
+                    seats.bits,
+                    seats.leads[chosen],
+                    seats.nodes[chosen],
+                    seats.paces[chosen],
+                    seats.size,
+                    ranks[chosen],
+                    seats.rules,
                 )
             )
     return chosen_seats

@@ -5,6 +5,7 @@ task with preferences chooses, confirms won claims, and finds nodes that refuse 
 present state allows.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -12,6 +13,7 @@ from typing import Final, NamedTuple
 from ...model.claim import ClaimOutcome, Verdict
 from ...model.ids import decode_id
 from ...model.limits import MAX_BATCH
+from ...model.near import NEAR_LABEL
 from ...model.place import Place
 from ...model.printable import printable
 from ...model.replies import Judged, Snapshot
@@ -131,8 +133,19 @@ class Width:
             self.seats //= 2
 
 
+MAX_WIDTHS: Final = 10_000
+"""Maximum number of widths: with `warm` each key has its own."""
+
+_NODE: Final = re.compile(rf"\b{re.escape(NEAR_LABEL)}:[^,]*")
+
+
+def _without_node(prefer: str) -> str:
+    """Return preferences without the name of the node of `near`: each task may have another."""
+    return _NODE.sub(NEAR_LABEL, prefer) if NEAR_LABEL in prefer else prefer
+
+
 class Widths:
-    """The width for tasks of each combination of needs and preferences."""
+    """The width for each combination of needs and preferences, whatever node `near` has."""
 
     def __init__(self) -> None:
         self._widths: dict[tuple[str, str], Width] = {}
@@ -142,10 +155,11 @@ class Widths:
 
         From then on the verdicts on their claims count.
         """
-        width = self._widths.get((needs, prefer))
+        key = needs, _without_node(prefer)
+        width = self._widths.get(key)
         if width is None:
             width = Width()
-            keep(self._widths, (needs, prefer), width)
+            keep(self._widths, key, width, MAX_WIDTHS)
         return width.seats
 
     def on_judged(self, judged: Judged, claimed: Mapping[str, Taken]) -> None:
@@ -154,7 +168,7 @@ class Widths:
             return
         for claim, verdict in zip(judged.claims, judged.verdicts, strict=True):
             task = claimed.get(claim.task)
-            width = task and self._widths.get((task.kind.needs, task.kind.prefer))
+            width = task and self._widths.get((task.kind.needs, _without_node(task.kind.prefer)))
             if width:
                 width.on_judged(verdict.won)
 

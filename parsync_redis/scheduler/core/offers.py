@@ -27,10 +27,16 @@ Knowers = frozenset[str] | None
 MAX_CACHED: Final = 256
 """Maximum number of answers in a cache of a partition."""
 
+MAX_RANKED: Final = 1024
+"""Maximum number of answers in a cache of ranks or rings: as many keys of `warm` may be in use.
 
-def keep(cache: dict[K, V], key: K, value: V) -> None:
-    """Add an answer to a cache; a full cache is emptied first."""
-    if len(cache) >= MAX_CACHED:
+An answer has 8 bytes for each node: 80 MB for 10,000 nodes in a full cache.
+"""
+
+
+def keep(cache: dict[K, V], key: K, value: V, most: int = MAX_CACHED) -> None:
+    """Add an answer to a cache; a cache of `most` answers is emptied first."""
+    if len(cache) >= most:
         cache.clear()
     cache[key] = value
 

@@ -6,7 +6,7 @@ from ...model.needs import Resources
 from ...placement.preferences.preference import ClusterNow, Lasts, NodesNow, Preference
 from ...placement.preferences.ranks import rank_nodes
 from ...placement.strategy import Ints
-from .offers import keep
+from .offers import MAX_RANKED, keep
 
 
 class Ranks:
@@ -14,6 +14,8 @@ class Ranks:
 
     def __init__(self) -> None:
         self._of_offers: dict[tuple[str, str], Ints] = {}
+        # the ranks by rules that all last as long as the offers, and other ranks
+        self._lasting: dict[tuple[Hashable, ...], Ints] = {}
         self._now: dict[tuple[Hashable, ...], Ints] = {}
 
     def on_free(self) -> None:
@@ -23,6 +25,7 @@ class Ranks:
     def on_offers(self) -> None:
         """Forget all ranks: the nodes have changed, or the facts of all nodes together."""
         self._of_offers.clear()
+        self._lasting.clear()
         self._now.clear()
 
     def of(
@@ -41,12 +44,14 @@ class Ranks:
         """
         states = ((rule.key, rule.state(cluster)) for rule in rules)
         key = ("last" if read_last else "", needs.text, *states)
-        ranks = self._now.get(key)
+        is_lasting = all(rule.lasts is Lasts.OFFERS for rule in rules)
+        cache = self._lasting if is_lasting else self._now
+        ranks = cache.get(key)
         if ranks is None:
             nodes = read()
             ranks = rank_nodes(nodes, (self._buckets(rule, needs, nodes) for rule in rules))
             if all(rule.lasts is not Lasts.MOMENT for rule in rules):
-                keep(self._now, key, ranks)
+                keep(cache, key, ranks, MAX_RANKED)
         return ranks
 
     def _buckets(self, rule: Preference, needs: Resources, nodes: NodesNow) -> Ints:
@@ -57,5 +62,5 @@ class Ranks:
         buckets = self._of_offers.get(key)
         if buckets is None:
             buckets = rule.buckets(nodes, needs)
-            keep(self._of_offers, key, buckets)
+            keep(self._of_offers, key, buckets, MAX_RANKED)
         return buckets

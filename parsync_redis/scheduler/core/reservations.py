@@ -9,10 +9,11 @@ Only schedulers judge this, by copies that may be a little old. So a large task 
 little, or a node may give back a task whose name it holds back. Nothing else can happen.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from ...model.booking import Booking, outlasts
+from ...model.booking import Booking
 from ...model.kind import Kind
 from ...model.node import Notice
 from .kind_group import KindGroup
@@ -20,6 +21,39 @@ from .partition import PartitionCopy, Seats
 
 NOWHERE: Final[frozenset[str]] = frozenset()
 """No node."""
+
+
+class LeavingNodes:
+    """The nodes that leave, by class, in the order of the times at which their runs are ended.
+
+    There are far fewer classes than nodes, and tasks of a name run equally long on all of a class.
+    """
+
+    def __init__(
+        self, notices: Mapping[str, Notice], lease_s: float, classes: Mapping[str, str]
+    ) -> None:
+        """classes: by node its class; '' for a node that is missing."""
+        ends_ms: dict[str, list[tuple[float, str]]] = {}
+        for node, notice in notices.items():
+            of_class = ends_ms.setdefault(classes.get(node, ""), [])
+            of_class.append((notice.end_ms(lease_s), node))
+        self._by_class = {
+            node_class: (sorted(ends), [node for _, node in sorted(ends)])
+            for node_class, ends in ends_ms.items()
+        }
+
+    def before(self, run_ms_on: Callable[[str], float | None], now_ms: int) -> Collection[str]:
+        """Return the nodes whose runs may be ended before a task that starts now has ended.
+
+        run_ms_on: returns the longest run time of the task on a node class; None if no run time is
+            known, which counts as too long.
+        """
+        barred = list[str]()
+        for node_class, (ends, nodes) in self._by_class.items():
+            run_ms = run_ms_on(node_class)
+            count = len(ends) if run_ms is None else bisect_left(ends, (now_ms + run_ms, ""))
+            barred += nodes[:count]
+        return barred
 
 
 class BarredNodes:
@@ -36,23 +70,27 @@ class BarredNodes:
     def __init__(
         self,
         bookings: Sequence[Booking] = (),
-        runs_ms: Mapping[tuple[str, str], float] | None = None,
+        p95_ms: Callable[[str, str], float | None] = lambda name, node_class: None,
         now_ms: int = 0,
         held_back: Mapping[str, frozenset[str]] | None = None,
         notices: Mapping[str, Notice] | None = None,
         lease_s: float = 0.0,
+        classes: Mapping[str, str] | None = None,
     ) -> None:
         """Judge bookings and notices at `now_ms` (server time).
 
-        runs_ms: by node and name, the time that 95 % of such tasks run there at most, as far as
-        known.
+        p95_ms: returns for a name and a node class the time that 95 % of such tasks run there at
+            most; None if it is not known.
+        classes: of the booked nodes and those that leave, their node classes; '' for one that is
+            missing.
         """
         self.bookings = bookings
-        self._runs_ms = runs_ms or {}
+        self._p95_ms = p95_ms
+        self._classes = classes or {}
         self._now_ms = now_ms
         self.held_back = held_back or {}
         self.notices = notices or {}
-        self._lease_s = lease_s
+        self._leaving = LeavingNodes(self.notices, lease_s, self._classes)
         # nodes whose notices came after this was made
         self._unjudged = NOWHERE
         self.for_whom = {booking.node: booking.whom for booking in bookings}
@@ -79,15 +117,14 @@ class BarredNodes:
         if key not in self._barred:
             booked = set[str]()
             for booking in self.bookings:
-                run_ms = self._runs_ms.get((booking.node, kind.name))
+                run_ms = self._p95_ms(kind.name, self._classes.get(booking.node, ""))
                 if booking.bars(kind, run_ms, self._now_ms):
                     booked.add(booking.node)
-            for node, notice in self.notices.items():
-                end_ms = notice.end_ms(self._lease_s)
-                if outlasts(self._runs_ms.get((node, kind.name)), self._now_ms, end_ms):
-                    booked.add(node)
+            leaving = self._leaving.before(
+                lambda node_class: self._p95_ms(kind.name, node_class), self._now_ms
+            )
             held_back = self.held_back.get(kind.name, NOWHERE)
-            self._barred[key] = held_back | booked | self._unjudged
+            self._barred[key] = held_back.union(booked, leaving, self._unjudged)
         return self._barred[key]
 
     def sentences(self, group: KindGroup) -> Mapping[str, str]:

@@ -1,7 +1,6 @@
 """The seats that a group of kinds may be given now, and the partitions to read for more seats."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -32,7 +31,7 @@ def sample_seats(
     paces = np.concatenate([of_partition.paces for of_partition in seats])
     ends = np.cumsum([len(of_partition.leads) for of_partition in seats])
     chosen = sample(rng, paces, count)
-    moves = bool(needs.amounts) and seats[0].ranks is not None
+    moves = bool(needs.amounts) and len(seats[0].rules) > 1
     shift = int(rng.integers(1, MAX_SHIFT)) if moves else 0
     index_of_seats = np.searchsorted(ends, chosen, side="right")
     reservations: list[Reservation] = []
@@ -156,7 +155,16 @@ class SeatFinder:
             if not is_plain:
                 place = places.get(partition.number, 0)
                 ranks = partition.ranks(rules, group.needs, cluster, place)
-                seats = replace(seats, ranks=ranks[seats.nodes], rules=rules)
+                seats = Seats(
+                    partition,
+                    seats.bits,
+                    seats.leads,
+                    seats.nodes,
+                    seats.paces,
+                    seats.size,
+                    ranks[seats.nodes],
+                    rules,
+                )
             ranked.append(seats)
         return ranked
 

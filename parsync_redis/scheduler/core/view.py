@@ -104,10 +104,13 @@ class View:
 
     def cluster_for(self, needs: Resources, knowers: Knowers, prefer: str) -> ClusterNow:
         """Return what preferences of tasks of a group read of all nodes together."""
-        if "warm" not in prefer:
-            return self.cluster
-        warm_set = cache(lambda key: self.warm_sets.of(key, needs, knowers, self.partitions))
-        return replace(self.cluster, warm_set=warm_set)
+        cluster = self.cluster
+        if "warm" in prefer:
+            warm_set = cache(lambda key: self.warm_sets.of(key, needs, knowers, self.partitions))
+            cluster = replace(cluster, warm_set=warm_set)
+        if "spread=" in prefer:
+            cluster = replace(cluster, used_by=cache(self.used_by))
+        return cluster
 
     def rescale(self) -> None:
         """Compute the facts that depend on all nodes.

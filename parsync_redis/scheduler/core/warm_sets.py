@@ -14,7 +14,7 @@ from typing import Final
 from ...model.account_line import AccountLine
 from ...model.needs import Resources
 from ...placement.preferences.ring import NodeRing, RingNodes, WarmSet
-from .offers import Knowers, keep
+from .offers import MAX_RANKED, Knowers, keep
 from .partition import PartitionCopy
 
 MEAN_MS: Final = 60_000.0
@@ -23,6 +23,8 @@ SHRINK_MS: Final = 30_000.0
 """A warm set gives a node back at most once in this time, because the node may soon be needed."""
 MAX_KEYS: Final = 10_000
 """Number of keys above which those are forgotten that no task holds."""
+MAX_SIZES: Final = 10_000
+"""Maximum number of sizes, one for each key and needs; the oldest goes first."""
 
 RingKey = tuple[str, str, Knowers]
 """A key, the text of needs, and who knows the names of the tasks."""
@@ -129,10 +131,14 @@ class WarmSets:
                 for p in partitions
             ]
             ring = NodeRing.of(key, needs, nodes)
-            keep(self._rings, ring_key, (ring, number))
+            keep(self._rings, ring_key, (ring, number), MAX_RANKED)
         demand = self._demands.get(key) or KeyDemand({})
         needed = ring.size_for(demand.tasks(self._now_ms))
         if key not in self._demands:
             return WarmSet(ring, needed, number)
-        size = self._sizes.setdefault(ring_key, SetSize())
+        size = self._sizes.get(ring_key)
+        if size is None:
+            if len(self._sizes) >= MAX_SIZES:
+                del self._sizes[next(iter(self._sizes))]
+            size = self._sizes[ring_key] = SetSize()
         return WarmSet(ring, size.follow(needed, self._now_ms), number)

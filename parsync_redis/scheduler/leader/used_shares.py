@@ -71,13 +71,13 @@ class UsedShareDuty:
 
     def _work(self, live: Sequence[LiveNode], now_s: float) -> dict[str, float]:
         """Return how much work a slot of each tenant does, by what runs where."""
-        classes = {of.node.name: class_of(of.node.offer) for of in live}
+        classes = {live_node.node.name: class_of(live_node.node.offer) for live_node in live}
         slots_by_class = Counter[str]()
         nodes: dict[int, list[Node]] = {}
-        for of in live:
-            nodes.setdefault(of.partition, []).append(of.node)
-            if of.node.state == "up" and not of.node.draining:
-                slots_by_class[classes[of.node.name]] += of.node.offer.slots
+        for live_node in live:
+            nodes.setdefault(live_node.partition, []).append(live_node.node)
+            if live_node.node.state == "up" and not live_node.node.draining:
+                slots_by_class[classes[live_node.node.name]] += live_node.node.offer.slots
         if len(slots_by_class) < 2:
             self._kinds = {}
             return {}  # all nodes are equal
@@ -92,9 +92,9 @@ class UsedShareDuty:
             for holder in holders
             if holder.task in self._kinds
         ]
-        names = {of.name for of in running}
-        fields = {field_of_class(name, of_class) for name in names for of_class in slots_by_class}
-        self._times.read({*names, *fields}, now_s)
+        names = sorted({slots.name for slots in running})
+        fields = (field_of_class(name, of_class) for name in names for of_class in slots_by_class)
+        self._times.read(chain(names, fields), now_s)
         return work_of(running, slots_by_class, self._times.learnt)
 
     def _read_kinds(self, tasks: Sequence[str]) -> None:

@@ -6,12 +6,14 @@ or nodes that hold back a name; otherwise, and while no node leaves, nothing is 
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from functools import cache
+from itertools import chain, islice
 from typing import Final
 
 from ...model.booking import Booking
+from ...model.needs import parse_needs
 from ...model.node import Notice
-from ...model.times import field_of
+from ...model.times import class_of, field_of_class
 from ...store.reads.views import read_booked, read_holds
 from ...store.repair.lost_leases import now_ms
 from ...store.store import Store
@@ -67,12 +69,7 @@ class BookingReader:
         if self._is_read:
             self._is_read = False
             self._large = self._find_large() if queue.blocked.strict else ()
-        notices = {
-            node.name: node.notice
-            for p in self._core.view.partitions
-            for node in p.nodes
-            if node.notice
-        }
+        notices = self._core.view.notices
         if not self.heard and not queue.barred and not notices:
             return
         barred = BarredNodes()
@@ -113,19 +110,27 @@ class BookingReader:
     ) -> BarredNodes:
         """Return which nodes are barred for which kinds, until the next gap."""
         booked = {*notices, *(booking.node for booking in bookings)}
-        nodes = [
-            node for p in self._core.view.partitions for node in p.nodes if node.name in booked
-        ]
+        all_nodes = (node for p in self._core.view.partitions for node in p.nodes)
+        class_of_text = cache(lambda text: class_of(parse_needs(text)))
+        classes = {
+            node.name: class_of_text(node.offer.text) for node in all_nodes if node.name in booked
+        }
         kinds = self._core.queue.kinds
         names = [
             *dict.fromkeys(
                 waiting.kind.name for kinds_of_shard in kinds for waiting in kinds_of_shard.values()
             )
         ][:MAX_NAMES]
-        fields = {field_of(name, node.offer) for name in names for node in nodes}
-        self._times.read({*names, *fields}, now_s)
-        of = self._times.learnt.of
-        learnt = ((node.name, name, of(name, node.offer)) for node in nodes for name in names)
-        runs_ms = {(node, name): times.p95_ms for node, name, times in learnt if times}
+        different = {*classes.values()}
+        fields = (field_of_class(name, of_nodes) for name in names for of_nodes in different)
+        self._times.read(chain(names, fields), now_s)
         until_ms = now_ms(self._store) + round(1000 * self._gap_s)
-        return BarredNodes(bookings, runs_ms, until_ms, held_back, notices, self._lease_s)
+        return BarredNodes(
+            bookings,
+            self._times.learnt.p95_ms,
+            until_ms,
+            held_back,
+            notices,
+            self._lease_s,
+            classes,
+        )

@@ -1,6 +1,7 @@
 """A scheduler's part in the learnt run times: it reads those that decide where tasks go."""
 
-from collections.abc import Collection
+from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 from ...errors import DamagedState
@@ -27,13 +28,16 @@ class RunTimeReader:
         self._known = set[str]()
         self._read_anew_s = 0.0
 
-    def read(self, fields: Collection[str], now_s: float) -> bool:
+    def read(self, fields: Iterable[str], now_s: float) -> bool:
         """Read the fields that are not known yet; once in a lease read all of them.
 
+        fields: the first MAX_FIELDS are read.
         Returns whether anything was read.
         """
         is_due = now_s >= self._read_anew_s
-        missing = {*fields} if is_due else {*fields} - self._known
+        missing = {*islice(fields, MAX_FIELDS)}
+        if not is_due:
+            missing -= self._known
         if not missing:
             return False
         learnt = read_times_of(self._store, sorted(missing))
@@ -63,8 +67,8 @@ class FastReader:
         if not run_times.asked:
             return
         classes = {"", *run_times.classes}
-        names = [*run_times.asked][-(MAX_FIELDS // len(classes)) :]
-        fields = {field_of_class(name, node_class) for name in names for node_class in classes}
+        names = [*run_times.asked][-max(1, MAX_FIELDS // len(classes)) :]
+        fields = (field_of_class(name, node_class) for name in names for node_class in classes)
         with unless_away(self._store):
             try:
                 is_read = self._reader.read(fields, now_s)

@@ -6,9 +6,9 @@ Numbers that only grow went back, or a replica took a server's place.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
+from ...model.human import clock_text
 from ...model.text import LOSS
 from ..runner import Runner
 
@@ -33,7 +33,7 @@ class Loss:
     @property
     def text(self) -> str:
         """The loss for people."""
-        moment = datetime.fromtimestamp(self.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        moment = clock_text(self.at_ms)
         lost = (
             [f"it had lost its last writes: {', '.join(self.went_back)}"] if self.went_back else []
         )

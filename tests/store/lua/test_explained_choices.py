@@ -140,14 +140,14 @@ def test_the_choice_says_what_was_as_good_what_fitted_how_old_the_view_was_and_w
     assert candidates is not None
     assert candidates.lines(1) == [
         "nodes with room: 3; as good as the best: 2",
-        "a1: zone:a 0, pack 3 (75 to 100 % of its scarcest amount is left); score 1",
+        "a1: zone=a 0, pack 3 (75 to 100 % of its scarcest amount is left); score 1",
     ]
     told.place(loses=True)
     choice = told.explain("t").choice
     assert choice is not None
     assert choice.node in ("a1", "a2")
     assert choice.lines()[0] == (
-        f"{choice.node}: zone:a 0, pack 2 (50 to 75 % of its scarcest amount is left); "
+        f"{choice.node}: zone=a 0, pack 2 (50 to 75 % of its scarcest amount is left); "
         "1 node was as good; 3 fitted with room; the view was 750ms old; "
         "1 lost claim before (to rival)"
     )

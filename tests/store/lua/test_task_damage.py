@@ -12,6 +12,7 @@ from redis.exceptions import ResponseError
 
 from parsync_redis.errors import BrokenContract
 from parsync_redis.model.place import GiveBack
+from parsync_redis.model.preferences import MAX_RULES_TEXT
 from parsync_redis.model.record import read_run
 from parsync_redis.model.task import StoredState, Submission, state_word
 from parsync_redis.scheduler.process.taken_tasks import give_back
@@ -69,6 +70,7 @@ def test_a_task_that_waits_and_has_no_line_fails_when_it_is_taken(drive: Driver,
         ("work slots=1 GPU=1", "needs"),
         ("work slots=1 prefer=pack,,score", "preferences"),
         ("work slots=1 prefer=p~ck", "preferences"),
+        (f"work slots=1 prefer={'p' * (MAX_RULES_TEXT + 1)}", "preferences"),
         ("work slots=1 prefer=", "needs"),
         ("work slots=1 prefer=pack quick", "strategy"),
         ("work slots=1 prefer=pack for=A", "accounts"),

@@ -15,7 +15,8 @@ from parsync_redis.model.times import MIN_CLASS_RUNS, RunTimes
 from parsync_redis.model.used_share import MAX_HELD_MS, SharesByTenant, UsedShare
 from parsync_redis.scheduler.leader.janitor import Janitor
 from parsync_redis.scheduler.leader.used_shares import UsedShareDuty
-from parsync_redis.scheduler.process.run_time_reader import FastReader
+from parsync_redis.scheduler.process import run_time_reader
+from parsync_redis.scheduler.process.run_time_reader import FastReader, RunTimeReader
 from parsync_redis.store import Store
 from parsync_redis.store.repair.lost_leases import now_ms
 from parsync_redis.store.repair.repair_all import repair_all
@@ -237,6 +238,26 @@ def test_a_scheduler_reads_the_run_times_of_names_that_prefer_fast_nodes_only(
     reader.work(22.0)
     assert core.view.run_times.of("work")["gpu:v100"] == 200.0, "a damaged key changes nothing"
     store.client.delete(drive.keys.shared("times"))
+
+
+def test_with_very_many_node_classes_the_run_times_of_the_name_asked_last_are_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_time_reader, "MAX_FIELDS", 4)
+    drive = Driver(store)
+    core = Scheduled(drive).core
+    for index in range(5):
+        drive.node(f"n{index}", slots=1, labels={"gpu": f"g{index}"})
+    core.on_nodes(0, store.nodes(0).values(), 1)
+    for name in ("first", "last"):
+        learn(drive, name, **{f"g{index}": 100.0 for index in range(5)})
+        core.view.run_times.of(name)
+    FastReader(store, core, 10.0).work(0.0)
+    assert not core.view.run_times.of("first")
+    assert 2 <= len(core.view.run_times.of("last")) <= 4
+    reader = RunTimeReader(store, 10.0)
+    reader.read((f"{name} gpu:g{index}" for name in ("last", "first") for index in range(5)), 0.0)
+    assert reader.learnt.keys() == {f"last gpu:g{index}" for index in range(4)}
 
 
 def test_a_tenant_that_has_used_much_goes_behind_one_that_has_not(store: Store) -> None:

@@ -214,7 +214,7 @@ def test_a_wish_to_be_near_takes_the_beginning_of_an_id_and_is_shown_with_the_no
     wish = parsync(*words, "--id", "wishing")
     assert wish.exit_code == 0, wish.output
     node = json.loads(parsync("status", LONG, "--json").stdout)["node"]
-    assert f"prefer:       parsync.near:{node}, pack\n" in parsync("status", "wishing").stdout
+    assert f"prefers:      near:{node}, pack\n" in parsync("status", "wishing").stdout
     assert parsync("cancel", "wishing").exit_code == 0
     unknown = parsync("submit", "proj.render", "--prefer", "near:nobody")
     assert (unknown.exit_code, unknown.stderr) == (

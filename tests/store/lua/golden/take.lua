@@ -2192,6 +2192,9 @@ function counting()
         and (not limits or are_words(limits, '[^,]+', ',,', 8, is_sound_limit))
     end
     local function are_preferences(prefer)
+      if #prefer > 8000 then
+        return false
+      end
       local rules = ',' .. prefer .. ','
       local key, behind = string.match(rules, ',warm=([^,]*)(.*)$')
       local is_key = not key or #key <= 128 and string.find(key, '^%w[%w_.:@+/-]*$')
