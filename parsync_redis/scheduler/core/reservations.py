@@ -10,16 +10,30 @@ little, or a node may give back a task whose name it holds back. Nothing else ca
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...model.booking import Booking, outlasts
 from ...model.kind import Kind
 from ...model.node import Notice
+from ...placement.now import before_they_end
 from .kind_group import KindGroup
 from .partition import PartitionCopy, Seats
 
 NOWHERE: Final[frozenset[str]] = frozenset()
 """No node."""
+
+
+class Bar(NamedTuple):
+    """What bars a node for a kind, one of three things.
+
+    booked: the task that the node is booked for, as text for people.
+    leaves: the sentence about a node that leaves before such tasks end.
+    held_back: the node holds back the name of the kind.
+    """
+
+    booked: str = ""
+    leaves: str = ""
+    held_back: bool = False
 
 
 class BarredNodes:
@@ -30,7 +44,6 @@ class BarredNodes:
     bookings: the booked nodes.
     notices: by node, when it leaves.
     held_back: by name, the nodes that hold the name back.
-    for_whom: by booked node, the task that the node is booked for, as text for people.
     """
 
     def __init__(
@@ -54,8 +67,7 @@ class BarredNodes:
         self.notices = notices or {}
         self._lease_s = lease_s
         # nodes whose notices came after this was made
-        self._unjudged = NOWHERE
-        self.for_whom = {booking.node: booking.whom for booking in bookings}
+        self._unjudged: Mapping[str, Notice] = {}
         self._barred: dict[tuple[str, str, str], frozenset[str]] = {}
 
     def __bool__(self) -> bool:
@@ -66,9 +78,9 @@ class BarredNodes:
 
         Nothing goes to a node whose notice has just come, until its time is judged.
         """
-        new = {node for node, notice in notices.items() if self.notices.get(node) != notice}
+        new = {node: notice for node, notice in notices.items() if self.notices.get(node) != notice}
         if new != self._unjudged:
-            self._unjudged = frozenset(new)
+            self._unjudged = new
             self._barred.clear()
 
     def of(self, kind: Kind) -> frozenset[str]:
@@ -77,22 +89,25 @@ class BarredNodes:
             return NOWHERE
         key = kind.name, kind.needs, kind.tenant
         if key not in self._barred:
-            booked = set[str]()
-            for booking in self.bookings:
-                run_ms = self._runs_ms.get((booking.node, kind.name))
-                if booking.bars(kind, run_ms, self._now_ms):
-                    booked.add(booking.node)
-            for node, notice in self.notices.items():
-                end_ms = notice.end_ms(self._lease_s)
-                if outlasts(self._runs_ms.get((node, kind.name)), self._now_ms, end_ms):
-                    booked.add(node)
-            held_back = self.held_back.get(kind.name, NOWHERE)
-            self._barred[key] = held_back | booked | self._unjudged
+            self._barred[key] = frozenset(self.bars(kind))
         return self._barred[key]
 
-    def sentences(self, group: KindGroup) -> Mapping[str, str]:
-        """Return for whom each node is booked that is barred for a group, by node."""
-        return {node: self.for_whom[node] for node in group.barred if node in self.for_whom}
+    def bars(self, kind: Kind) -> Mapping[str, Bar]:
+        """Return what bars each node where tasks of a kind may not go now, by node.
+
+        A booking goes before a notice, and a notice before failures.
+        """
+        barred_by = dict.fromkeys(self.held_back.get(kind.name, NOWHERE), Bar(held_back=True))
+        for node, notice in {**self.notices, **self._unjudged}.items():
+            end_ms = notice.end_ms(self._lease_s)
+            run_ms = self._runs_ms.get((node, kind.name))
+            if node in self._unjudged or outlasts(run_ms, self._now_ms, end_ms):
+                barred_by[node] = Bar(leaves=before_they_end(notice.at_ms))
+        for booking in self.bookings:
+            run_ms = self._runs_ms.get((booking.node, kind.name))
+            if booking.bars(kind, run_ms, self._now_ms):
+                barred_by[booking.node] = Bar(booked=booking.whom)
+        return barred_by
 
 
 def seats_for(group: KindGroup, partition: PartitionCopy, ahead: bool = False) -> Seats:
