@@ -109,6 +109,12 @@ def test_what_a_shrunk_node_does_not_give_is_neither_there_nor_held() -> None:
     assert facts_of(live, "work", {}).given.slots == 4
 
 
+def test_a_node_that_has_grown_since_its_record_was_read_holds_nothing() -> None:
+    nodes = [record("n1", 0, OFFER, "slots=4,mem=40"), record("n2", 10, OFFER)]
+    view = view_of(nodes, [10, 7], {"n1": "mem=100", "n2": "mem=80"})
+    assert view.used() == {"slots": 3000, "mem": 20_000}, "what tasks hold on n2"
+
+
 # -- soft rules ------------------------------------------------------------------------------------
 
 

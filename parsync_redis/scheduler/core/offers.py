@@ -225,12 +225,17 @@ class Offers:
         return {"slots": slots * THOUSANDTHS, **self._sums(self.capacities.amounts)}
 
     def used(self, free: Ints, amounts_left: AmountsLeft) -> Mapping[str, int]:
-        """Return what is not free on the open nodes, as `totals`. free: free slots of each node."""
-        used = dict(self.totals)
-        used["slots"] -= int(free[self.open_nodes].sum()) * THOUSANDTHS
-        for name, amount in self._sums(amounts_left.amounts).items():
-            used[name] = used.get(name, 0) - amount
-        return used
+        """Return what is not free on the open nodes, as `totals`. free: free slots of each node.
+
+        A change of a capacity keeps the epoch, so a node may have more free than its record says.
+        """
+        slots = np.maximum(self.capacities.slots - free, 0)
+        left = amounts_left.amounts
+        amounts = {
+            name: np.maximum(most - left.get(name, 0), 0)
+            for name, most in self.capacities.amounts.items()
+        }
+        return {"slots": int(slots[self.open_nodes].sum()) * THOUSANDTHS, **self._sums(amounts)}
 
     def _sums(self, amounts: Mapping[str, Ints]) -> dict[str, int]:
         """Return the sums of amounts over the open nodes, devices by their kinds."""
