@@ -96,7 +96,7 @@ def test_a_remedy_does_not_count_on_slots_that_a_closed_node_does_not_give(
 # -- totals ----------------------------------------------------------------------------------------
 
 
-def test_what_a_shrunk_node_does_not_give_is_neither_there_nor_held() -> None:
+def test_slots_that_a_shrunk_node_does_not_give_are_neither_there_nor_held() -> None:
     node = record("n1", 0, OFFER, "slots=4,mem=40")
     live = LiveNode(0, node, 2, 0, {"mem": 20_000}, "", None)
     totals = {"slots": 4000, "mem": 40_000}

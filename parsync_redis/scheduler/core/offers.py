@@ -230,9 +230,9 @@ class Offers:
         A change of a capacity keeps the epoch, so a node may have more free than its record says.
         """
         slots = np.maximum(self.capacities.slots - free, 0)
-        left = amounts_left.amounts
+        free_amounts = amounts_left.amounts
         amounts = {
-            name: np.maximum(most - left.get(name, 0), 0)
+            name: np.maximum(most - free_amounts.get(name, 0), 0)
             for name, most in self.capacities.amounts.items()
         }
         return {"slots": int(slots[self.open_nodes].sum()) * THOUSANDTHS, **self._sums(amounts)}
