@@ -13,7 +13,7 @@ from typing import Final
 
 from ..errors import InvalidInput
 from .amount import THOUSANDTHS, amount_text, exact_text, parse_amount, read_amount
-from .devices import indexes_of
+from .devices import indexes_of, kind_of
 from .ids import shown
 from .limits import MAX_SLOTS, MAX_WORDS
 from .needs import Resources
@@ -54,19 +54,24 @@ def capacity_of(offer: Resources, amounts: Mapping[str, int]) -> tuple[str, list
     """Return the capacity of a node as its record has it, and the names that are cut.
 
     amounts: what a source says. Amounts of which the node offers less, or nothing, are cut to the
-        offer. The devices with the lowest indexes give an amount of their kind.
+        offer. The devices with the lowest indexes give an amount of their kind; each device gives
+        an amount of an attribute (gpu.mem).
     """
     offered = {SLOTS: offer.slots * THOUSANDTHS, **dict(offer.amounts)}
     devices = indexes_of(dict(offer.amounts))
     limits: dict[str, int] = {}
     cut = []
-    for name, amount in amounts.items():
-        names = [f"{name}@{index}" for index in devices.get(name, ())] or [name]
+    # single devices first, so that the amount of a kind goes by what they give
+    for name, amount in sorted(amounts.items(), key=lambda item: "@" not in item[0]):
+        indexes = () if "@" in name else devices.get(kind_of(name), ())
+        parts = [f"{name}@{index}" for index in indexes] or [name]
+        is_of_each = "." in name
         remaining = amount
-        for part in names:
-            limits[part] = min(remaining, offered.get(part, 0))
-            remaining -= limits[part]
-        if remaining:
+        for part in parts:
+            limits[part] = min(remaining, offered.get(part, 0), limits.get(part, remaining))
+            remaining -= 0 if is_of_each else limits[part]
+        offers = [offered.get(part, 0) for part in parts]
+        if amount > (max(offers) if is_of_each else sum(offers)):
             cut.append(name)
     words = [
         f"{name}={amount_text(amount)}"
@@ -99,6 +104,15 @@ def amounts_given(offer: Resources, capacity: str) -> Iterable[tuple[str, int]]:
     limits = limits_of(capacity)
     limits.pop(SLOTS, None)
     return (dict(offer.amounts) | limits).items()
+
+
+def given_by(offer: Resources, capacity: str) -> Resources:
+    """Return the offer with the slots, 0 perhaps, and the amounts that the node can give now."""
+    if not limits_of(capacity):
+        return offer
+    return Resources.made(
+        slots_given(offer, capacity), amounts_given(offer, capacity), offer.labels
+    )
 
 
 def source_fails(capacity: str) -> bool:

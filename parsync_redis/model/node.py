@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from ..errors import InvalidInput
-from .capacity import capacity_shown, limits_slots, slots_given, source_fails
+from .capacity import capacity_shown, given_by, limits_slots, slots_given, source_fails
 from .ids import check_name, readable, shown
 from .needs import Resources, parse_resources
 from .place import Place
@@ -153,6 +153,11 @@ class Node:
     def shut_slots(self) -> int:
         """Return the number of the last slots that are closed."""
         return max(0, -(self.ahead or 0))
+
+    @property
+    def given(self) -> Resources:
+        """Return what the node, when it is empty, can give now of its offer."""
+        return given_by(self.offer, self.capacity)
 
     @property
     def gives(self) -> str:

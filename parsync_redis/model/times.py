@@ -174,14 +174,18 @@ CLASS: Final = 128
 """Characters of a node class: longer ones are cut, so that some classes may count as one."""
 
 
+PLAIN: Final = "-"
+"""The class of nodes without amounts and labels."""
+
+
 def class_of(offer: Resources) -> str:
     """Return the class of a node, 'gpu=2 gpu_model:a100': its amounts and labels.
 
-    '' is the class of nodes that have slots only. Tasks of a name are taken to run equally long on
-    all nodes of a class.
+    PLAIN is the class of nodes that have slots only. Tasks of a name are taken to run equally long
+    on all nodes of a class.
     """
     labels = (f"{name}:{value}" for name, value in labels_of(offer).items())
-    return " ".join(filter(None, (amounts_text(offer.amounts), *labels)))[:CLASS].rstrip()
+    return " ".join(filter(None, (amounts_text(offer.amounts), *labels)))[:CLASS].rstrip() or PLAIN
 
 
 class LearntTimes(dict[str, RunTimes]):
@@ -203,21 +207,13 @@ class LearntTimes(dict[str, RunTimes]):
         """Return the mean run time (ms) of a name on each of these node classes, as far as known.
 
         A class is known after MIN_CLASS_RUNS runs. Without two known classes there is nothing to
-        compare, so nothing is returned. '' is the class of nodes without amounts and labels: its
-        runs are those of the name less those of the other classes.
+        compare, so nothing is returned.
         """
         means = dict[str, float]()
-        all_runs = self.get(name, RunTimes())
-        count = all_runs.count
-        total_ms = all_runs.total_ms
         for node_class in classes:
-            if node_class and (times := self.get(f"{name} {node_class}")) is not None:
-                count -= times.count
-                total_ms -= times.total_ms
-                if times.count >= MIN_CLASS_RUNS:
-                    means[node_class] = max(times.mean_ms, _LEAST_MS)
-        if "" in classes and count >= MIN_CLASS_RUNS:
-            means[""] = max(total_ms / count, _LEAST_MS)
+            times = self.get(field_of_class(name, node_class))
+            if times is not None and times.count >= MIN_CLASS_RUNS:
+                means[node_class] = max(times.mean_ms, _LEAST_MS)
         return means if len(means) > 1 else {}
 
     def enough_of(self, name: str, offer: Resources, runs: int) -> RunTimes | None:
@@ -233,5 +229,5 @@ def field_of(name: str, offer: Resources) -> str:
 
 
 def field_of_class(name: str, node_class: str) -> str:
-    """Return the field of `times` of a name on a node class; that of all nodes for class ''."""
-    return f"{name} {node_class}".rstrip()
+    """Return the field of `times` of a name on a node class."""
+    return f"{name} {node_class}"

@@ -8,7 +8,8 @@ large task first, by the run times of the tasks there.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
+from types import MappingProxyType
 from typing import Final
 
 from ..model.apart import undeclared
@@ -123,6 +124,7 @@ def choose(
     before: Sequence[Booking],
     open_nodes: int,
     now_ms: int,
+    latest_ms: Mapping[tuple[str, str], float] = MappingProxyType({}),
 ) -> list[Booking]:
     """Return the nodes to book, at most one for each task that has waited long.
 
@@ -133,6 +135,8 @@ def choose(
         unless another node can start them earlier. The node of a task that no longer waits goes to
         another task of its kind.
     open_nodes: how many nodes are open.
+    latest_ms: by kind and node with a notice, when a task must start to end before the node leaves
+        (server time).
     """
     bookings: dict[str, Booking] = {}
     previous = _PreviousBookings(before, {task.task for task in waiting})
@@ -141,7 +145,13 @@ def choose(
         if len(bookings) >= most_bookings(open_nodes):
             break
         if task.kind not in starts:
-            starts[task.kind] = _starts(task.needs, nodes[task.kind], ends_by_node, now_ms)
+            starts[task.kind] = {
+                name: start_ms
+                for name, start_ms in _starts(
+                    task.needs, nodes[task.kind], ends_by_node, now_ms
+                ).items()
+                if start_ms <= latest_ms.get((task.kind, name), inf)
+            }
         free = {
             name: start_ms for name, start_ms in starts[task.kind].items() if name not in bookings
         }

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..model.amount import THOUSANDTHS
-from ..model.devices import attributes_of, indexes_of, kind_of, share_of
+from ..model.apart import undeclared
+from ..model.devices import attributes_of, by_kind, indexes_of, kind_of, share_of
 from ..model.needs import SHARED_LABEL, Resources
 from ..model.times import class_of
 from .strategy import Floats, Ints
@@ -102,7 +103,7 @@ class Columns:
         amounts: by resource, of each node in thousandths.
         """
         parts = [amounts[name]] if name in amounts else []
-        devices = (f"{name}@{index}" for index in self.indexes.get(name, ()))
+        devices = (f"{name}@{index}" for index in self.indexes.get(kind_of(name), ()))
         parts += [amounts[device] for device in devices if device in amounts]
         if len(parts) == 1:
             return parts[0]
@@ -156,6 +157,42 @@ class Columns:
                 fit = np.minimum(fit, amounts_left.get(f"{name}@{index}", none) // amount)
             total = total + np.maximum(fit, 0)
         return total // count
+
+    def tasks(
+        self,
+        needs: Resources,
+        nodes: Ints,
+        amounts_left: Mapping[str, Ints],
+        of_nodes: Callable[[str, Ints], Ints],
+    ) -> Ints:
+        """Return for how many tasks of these needs the amounts of each of these nodes suffice.
+
+        amounts_left: by resource, what each node has left.
+        of_nodes: returns how much of a resource each of these nodes has left.
+        """
+        most = np.full(len(nodes), UNLIMITED_TASKS, dtype=np.int64)
+        for kind, amounts in by_kind(needs.amounts).items():
+            tasks_of_kind = most
+            for name, amount in amounts:
+                if amount:
+                    tasks_of_kind = np.minimum(tasks_of_kind, of_nodes(name, nodes) // amount)
+            if kind in self.devices:
+                on_devices = self.tasks_on_devices(kind, amounts, amounts_left)[nodes]
+                tasks_of_kind = np.where(
+                    self.devices[kind][nodes], np.minimum(most, on_devices), tasks_of_kind
+                )
+            most = tasks_of_kind
+        return np.maximum(most, 0)
+
+    def tasks_when_empty(self, needs: Resources) -> Ints:
+        """Return how many tasks of these needs each node could hold at once when it is empty."""
+        none = np.zeros(self.size, dtype=np.int64)
+
+        def of_nodes(name: str, nodes: Ints) -> Ints:
+            return self.amounts.get(name, none)[nodes] + undeclared(name)
+
+        tasks = self.tasks(needs, np.arange(self.size), self.amounts, of_nodes)
+        return np.minimum(self.slots // needs.slots, tasks)
 
     def have_devices(
         self, kind: str, amounts: Sequence[tuple[str, int]], without_kind: Mask

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..model.capacity import given_by
 from ..model.devices import kind_of
 from ..model.needs import Resources
 
@@ -22,6 +23,7 @@ class NodeFacts:
     held_back: the node holds back the task's name, because such tasks fail there.
     leaves: the sentence about a node that leaves, if this keeps the judged task away; else ''.
     has_notice: somebody said that the node leaves.
+    capacity: the capacity as the node's record has it, '' if the node gives what it offers.
     gives: what the node gives now, if that is less than it offers: 'gives 6 of its 10 slots now'.
     score: of the node, see Node.
     """
@@ -41,6 +43,12 @@ class NodeFacts:
     has_notice: bool = False
     gives: str = ""
     score: float = 1.0
+    capacity: str = ""
+
+    @property
+    def given(self) -> Resources:
+        """What the node, when it is empty, can give now of its offer."""
+        return given_by(self.offer, self.capacity)
 
     @property
     def open(self) -> bool:

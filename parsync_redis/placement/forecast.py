@@ -90,12 +90,12 @@ _End = tuple[float, int, Holder]
 
 
 def _rooms(nodes: Iterable[NodeFacts], holders: Iterable[Holder]) -> dict[str, _Room]:
-    """Return what each node has left, computed from its holders.
+    """Return what each node has left of what it can give now, computed from its holders.
 
     The free slots in a node's facts were read at another moment, so a task that ended in between
     would be in neither.
     """
-    rooms = {node.name: _Room(node.offer.slots, dict(node.offer.amounts)) for node in nodes}
+    rooms = {node.name: _Room(node.given.slots, dict(node.given.amounts)) for node in nodes}
     for holder in holders:
         if holder.node in rooms:
             rooms[holder.node].change(holder.slots, holder.resources, -1)

@@ -13,7 +13,7 @@ from ..model.explanation import MOST_RANKED, RankedNode, RankedNodes
 from ..model.needs import Resources
 from ..model.options import Strategy
 from ..model.status import TaskStatus
-from ..model.times import LearntTimes
+from ..model.times import LearntTimes, class_of
 from .columns import Columns
 from .facts import NodeFacts
 from .preferences import rules_of
@@ -34,19 +34,22 @@ def nodes_now(
     counts: by key, how many of its tasks are taken, placed or running.
     """
     columns = Columns([node.offer for node in nodes])
+    capacities = Columns([node.given for node in nodes])
+    is_open = np.array([node.open for node in nodes], dtype=bool)
     free = np.array([node.free for node in nodes], dtype=np.int64)
     scores = np.array([node.score for node in nodes], dtype=np.float64)
     index = {node.name: i for i, node in enumerate(nodes)}
     cluster = ClusterNow(
         fifths(scores),
         find_scarce([columns]),
-        lambda label: parts_in_use(label, [(columns, free)]),
-        lambda key: _warm_set(key, nodes, needs, columns, counts.get(key, 0)),
+        lambda label: parts_in_use(label, [(capacities, is_open, free)]),
+        lambda key: _warm_set(key, nodes, needs, capacities, counts.get(key, 0)),
         leaving=frozenset(node.name for node in nodes if node.has_notice),
-        run_ms=lambda name: learnt.means_of(name, columns.classes.values),
+        run_ms=lambda name: _run_ms(learnt.means_of(name, columns.classes.values), needs, nodes),
     )
     return NodesNow(
         columns,
+        capacities,
         lambda name: index.get(name, -1),
         free,
         columns.spread((i, node.amounts_left) for i, node in enumerate(nodes)),
@@ -56,17 +59,30 @@ def nodes_now(
 
 
 def _warm_set(
-    key: str, nodes: Sequence[NodeFacts], needs: Resources, columns: Columns, count: int
+    key: str, nodes: Sequence[NodeFacts], needs: Resources, capacities: Columns, count: int
 ) -> WarmSet:
     """Return the warm set of a key for what its tasks hold now.
 
     A scheduler's set is larger while its mean over the last minute is.
     """
-    names = {node.name for node in find_fitting(needs, nodes) if node.open}
+    names = {node.name for node in _open(needs, nodes)}
     fitting = np.array([node.name in names for node in nodes], dtype=bool)
     hashes = hashes_of(node.name for node in nodes)
-    ring = NodeRing.of(key, needs, [RingNodes(hashes, columns, fitting)])
+    ring = NodeRing.of(key, needs, [RingNodes(hashes, capacities, fitting)])
     return WarmSet(ring, ring.size_for(count + 1.0))
+
+
+def _run_ms(
+    means: Mapping[str, float], needs: Resources, nodes: Sequence[NodeFacts]
+) -> Mapping[str, float]:
+    """Return the mean run times (ms) of the classes of open nodes that fit. means: by class."""
+    classes = {class_of(node.offer) for node in _open(needs, nodes)}
+    return {node_class: ms for node_class, ms in means.items() if node_class in classes}
+
+
+def _open(needs: Resources, nodes: Sequence[NodeFacts]) -> list[NodeFacts]:
+    """Return the open nodes that fit when they are empty."""
+    return [node for node in find_fitting(needs, nodes) if node.open]
 
 
 def rank_for(

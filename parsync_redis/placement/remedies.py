@@ -61,8 +61,8 @@ def _acts(needs: Resources, node: NodeFacts, held_slots: int) -> Iterator[str]:
         node = replace(
             node,
             state="up",
-            free=node.offer.slots,
-            amounts_left=dict(node.offer.amounts),
+            free=node.given.slots,
+            amounts_left=dict(node.given.amounts),
             held_back=False,
             leaves="",
         )
@@ -75,7 +75,7 @@ def _acts(needs: Resources, node: NodeFacts, held_slots: int) -> Iterator[str]:
             yield f"parsync nodes undrain {node.name}"
         else:
             yield trust_remedy(node.name, node.note)
-        node = replace(node, state="up", draining=False, free=max(0, node.offer.slots - held_slots))
+        node = replace(node, state="up", draining=False, free=max(0, node.given.slots - held_slots))
     if node.booked:
         yield f"{node.name} is not reserved for {node.booked} any more"
     if node.held_back:

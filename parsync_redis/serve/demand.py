@@ -22,6 +22,7 @@ from ..model.needs import (
 )
 from ..model.taints import offered_taints
 from ..model.views import KindView, NodeView
+from ..placement.columns import Columns
 from ..placement.fits import fits
 from ..placement.reasons import reason_class
 from ..placement.rules.labels import LabelsRule
@@ -152,10 +153,7 @@ def _node_class(
     smallest = min(
         able, key=lambda node: (node.slots, sum(fold(node.resources.items()).values()), node.name)
     )
-    sizes = {"slots": float(smallest.slots), **fold(smallest.resources.items())}
-    amounts = {"slots": float(needs.slots)}
-    amounts.update({name: amount / 1000 for name, amount in whole_of(needs.amounts).items()})
-    tasks = min(int(sizes.get(name, amount) / amount) for name, amount in amounts.items() if amount)
+    tasks = int(Columns([_offer_of(smallest)]).tasks_when_empty(needs)[0])
     return {"like": smallest.name, "nodes": math.ceil(waiting / max(1, tasks))}
 
 
@@ -163,12 +161,12 @@ def _idle_nodes(survey: Survey, nodes: Sequence[NodeView]) -> list[str]:
     """Return which of these nodes could go: those that have been idle for long.
 
     A node that is kept for a task, or without which the guarantees of tenants could not be met,
-    stays.
+    stays. A node that has a notice goes already.
     """
     open_names = set[str]()
     remaining = Counter[str]()
     for node in survey.nodes:
-        if node.state == "up" and not node.draining:
+        if node.state == "up" and not node.draining and node.leaves_ms is None:
             open_names.add(node.name)
             remaining.update(_sizes(node))
     guaranteed = Counter[str]()

@@ -54,6 +54,19 @@ def booked(
     return (found[0].node, found[0].from_ms - NOW) if found else None
 
 
+def test_a_node_with_a_notice_is_booked_only_if_the_task_ends_before_it_leaves() -> None:
+    ends = {"n1": held("n1", 100, 100, 100, 5000)}
+    waits = [LargeTask(BIG, parse_needs("slots=4"), "t", 10_000)]
+
+    def booked_by(latest_ms: float) -> list[str]:
+        latest = {(BIG, "n1"): NOW + latest_ms}
+        bookings = choose(waits, {BIG: [facts("n1")]}, ends, (), 8, NOW, latest)
+        return [booking.node for booking in bookings]
+
+    assert booked_by(5000) == ["n1"]
+    assert booked_by(4999) == []
+
+
 def test_the_node_that_has_room_first_is_booked() -> None:
     ends = {"n1": held("n1", 100, 200, 300, 5000), "n2": held("n2", 4000, 4000, 4000, 4000)}
     assert booked(facts("n1"), facts("n2"), ends=ends) == ("n2", 4000)

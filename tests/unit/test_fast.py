@@ -1,6 +1,8 @@
 """The preference `fast`: learnt run times by node class decide where tasks go, and whose turn it is."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,15 +19,17 @@ from parsync_redis.model.status import TaskStatus
 from parsync_redis.model.task import TaskState
 from parsync_redis.model.times import (
     MIN_CLASS_RUNS,
+    PLAIN,
     LearntTimes,
     RunTimes,
     class_of,
+    field_of,
     field_of_class,
 )
 from parsync_redis.placement.facts import NodeFacts
 from parsync_redis.placement.preferences import rules_of
 from parsync_redis.placement.preferences.fast import TIMES_AS_LONG, FastPreference, times_of
-from parsync_redis.placement.ranked_nodes import rank_for
+from parsync_redis.placement.ranked_nodes import nodes_now, rank_for
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.run_times import MAX_FAST_NAMES
 from tests.kit.core_rig import Queue, claims_of, judge, make
@@ -39,7 +43,7 @@ def learnt(of_names: Mapping[str, Mapping[str, float]], runs: int = MIN_CLASS_RU
     times = LearntTimes()
     for name, by_gpu in of_names.items():
         for gpu, ms in by_gpu.items():
-            for field in {name, field_of_class(name, f"gpu:{gpu}" if gpu else "")}:
+            for field in {name, field_of_class(name, f"gpu:{gpu}" if gpu else PLAIN)}:
                 for _ in range(runs):
                     times.setdefault(field, RunTimes()).add(ms)
     return times
@@ -74,6 +78,43 @@ def nodes_of(core: Core, name: str, count: int = 1, prefer: str = "fast") -> lis
     return [claim.partition("/")[0] for claim in claims_of(queue.turn())]
 
 
+@pytest.mark.parametrize(
+    ("closed", "needs"),
+    [({"state": "down"}, "slots=1"), ({"drain": 1}, "slots=1"), ({}, "slots=1 mem=1")],
+)
+def test_the_fastest_class_is_one_of_open_nodes_that_fit(
+    closed: dict[str, Any], needs: str
+) -> None:
+    core = make()
+    there = [
+        Node(gpu, "up", 1, 0, SLOTS * i, SLOTS, 1.0, parse_needs(f"slots={SLOTS} mem=1 gpu:{gpu}"))
+        for i, gpu in enumerate(CLASSES)
+    ]
+    without_memory = parse_needs(f"slots={SLOTS} gpu:v100")
+    there[2] = replace(there[2], **closed, offer=there[2].offer if closed else without_memory)
+    core.on_nodes(0, there, 1)
+    packed = np.packbits(np.ones(3 * SLOTS, dtype=bool)).tobytes()
+    core.on_snapshot(Snapshot(0, 1, 1, packed, {node.name: "mem=1" for node in there}), 1.0)
+    core.plan(place=False, confirm=False)
+    times = LearntTimes()
+    for node, ms in zip(there, (60_000.0, 6000.0, 1000.0), strict=True):
+        for _ in range(MIN_CLASS_RUNS):
+            times.setdefault(field_of("a", node.offer), RunTimes()).add(ms)
+    core.view.run_times.of("a")
+    core.view.run_times.set(times)
+    asked = parse_needs(needs)
+    cluster_now = core.view.cluster_for(asked, None, "fast")
+    ranks = core.view.partitions[0].ranks(rules_of("fast", name="a")[1:], asked, cluster_now)
+    assert ranks.tolist()[:2] == [4, 0]
+    nodes = [
+        NodeFacts(node.name, node.state, bool(node.drain), node.offer, SLOTS, {"mem": 1000})
+        for node in there
+    ]
+    of_plan = nodes_now(nodes, asked, times, {})
+    buckets = FastPreference("a").buckets(of_plan, asked)
+    assert buckets.tolist()[:2] == [4, 0], "people are told the same"
+
+
 # -- what is known ---------------------------------------------------------------------------------
 
 
@@ -93,7 +134,14 @@ def test_means_are_of_known_classes_and_one_class_alone_says_nothing() -> None:
 def test_nodes_without_labels_have_the_runs_that_no_other_class_has() -> None:
     times = learnt({"a": {"v100": 100.0, "": 700.0}})
     assert times["a"].mean_ms == 400.0, "the field of a name has all of its runs"
-    assert times.means_of("a", {"", "gpu:v100"}) == pytest.approx({"": 700.0, "gpu:v100": 100.0})
+    assert times.means_of("a", {PLAIN, "gpu:v100"}) == {PLAIN: 700.0, "gpu:v100": 100.0}
+
+
+def test_runs_on_classes_that_have_gone_count_to_no_class() -> None:
+    times = learnt({"a": {"k80": 60_000.0, "v100": 6000.0}})
+    assert times.means_of("a", {PLAIN, "gpu:v100"}) == {}, "no run on plain nodes is known"
+    times = learnt({"a": {"k80": 60_000.0, "v100": 6000.0, "": 1000.0}})
+    assert times.means_of("a", {PLAIN, "gpu:v100"}) == {PLAIN: 1000.0, "gpu:v100": 6000.0}
 
 
 @given(st.dictionaries(st.sampled_from(CLASSES), st.floats(1.0, 1e6), min_size=2))
@@ -125,7 +173,7 @@ def test_rules_of_different_names_are_different_though_people_see_one_name() -> 
 
 def test_a_class_is_what_a_node_offers_besides_its_slots() -> None:
     assert class_of(parse_needs("slots=4 gpu=1 gpu_model:a100")) == "gpu=1 gpu_model:a100"
-    assert class_of(parse_needs("slots=4")) == ""
+    assert class_of(parse_needs("slots=4")) == PLAIN
 
 
 # -- where tasks go --------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parsync_redis.errors import InvalidInput
+from parsync_redis.model.booking import Booking
 from parsync_redis.model.human import read_future
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.needs import TRANSIENT_LABEL, Resources
@@ -21,7 +22,7 @@ from parsync_redis.placement.preferences.marks import StablePreference
 from parsync_redis.placement.ranked_nodes import nodes_now
 from parsync_redis.placement.reasons import explain_waiting, reason_class
 from parsync_redis.scheduler.core.core import Core
-from parsync_redis.scheduler.core.reservations import BarredNodes
+from parsync_redis.scheduler.core.reservations import Bar, BarredNodes
 from tests.kit.core_rig import Queue, claims_of, make, node, reasons, see, waiting
 
 NOW_MS = 1_795_806_395_000
@@ -84,6 +85,33 @@ def test_only_tasks_that_end_before_go_to_a_node_that_leaves(
     core = core_with_notice()
     core.on_barred(judged(run_ms))
     assert placed(core)["n1"] == tasks
+
+
+def test_a_reason_names_what_bars_the_node_and_not_its_notice_far_ahead() -> None:
+    core = make()
+    see(core, 0, [replace(node("n1", 3), notice=NOTICE)], 3)
+
+    def p95_ms(name: str, node_class: str) -> float | None:
+        return 1.0 if name == "work" else None
+
+    holds = {"work": frozenset({"n1"})}
+    notices = {"n1": NOTICE}
+    held_back = BarredNodes((), p95_ms, NOW_MS, holds, notices, LEASE_S)
+    assert held_back.bars(Kind("work", "slots=1")) == {"n1": Bar(held_back=True)}
+    needs = Resources.of(1)
+    explain = core.view.explain
+    assert explain(needs, None, held_back.bars(Kind("work", "slots=1"))) == (
+        "only node n1 fits: it holds such tasks back, because they fail there"
+    )
+    unknown = BarredNodes((), lambda name, node_class: None, NOW_MS, holds, notices, LEASE_S)
+    assert "before such tasks end" in explain(needs, None, unknown.bars(Kind("work", "slots=1")))
+    assert unknown.bars(Kind("other", "slots=1")).keys() == {"n1"}
+    booking = Booking("n1", "big slots=4", "t", NOW_MS)
+    booked = BarredNodes([booking], p95_ms, NOW_MS, holds, notices, LEASE_S)
+    assert booked.bars(Kind("work", "slots=1")) == {"n1": Bar(booked="task t (big slots=4)")}
+    new = BarredNodes()
+    new.see(notices)
+    assert new.bars(Kind("work", "slots=1"))["n1"].leaves, "its time is not judged yet"
 
 
 def test_a_notice_that_changes_is_judged_anew() -> None:

@@ -200,6 +200,7 @@ def nodes(*offers: Resources, free: list[int], **more: Any) -> NodesNow:
     names = [f"n{index}" for index in range(len(offers))]
     return NodesNow(
         columns,
+        columns,
         lambda name: names.index(name) if name in names else -1,
         np.array(free),
         amounts_left,
@@ -296,3 +297,13 @@ def test_scarce_resources_are_kept_back_and_the_last_node_is_avoided() -> None:
         "kept back for tasks that ask for what it has",
         "it ran there last",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [("parsync.near:n1", "near:n1"), ("pack=gpu", "pack:gpu"), ("spread=zone", "spread:zone")],
+)
+def test_a_rule_and_a_label_of_its_word_are_different_rules(text: str, label: str) -> None:
+    rule, of_label = (rules_of(each)[-1] for each in (text, label))
+    assert type(rule) is not type(of_label)
+    assert rule.key != of_label.key

@@ -174,3 +174,17 @@ def test_nodes_that_are_idle_for_long_could_go_unless_something_needs_them():
     below = replace(guaranteed, name="t/u")
     kept = survey_of(nodes, (guaranteed, below))
     assert measure_demand(kept, Machine())["idle_nodes"] == ["a"], "12 slots are enough for 9"
+
+
+def test_a_node_that_leaves_is_not_idle_and_does_not_stand_in_for_the_others():
+    nodes = [plain("a", 4, leaves_ms=1), plain("b", 4), plain("c", 4)]
+    assert measure_demand(survey_of(nodes), Machine())["idle_nodes"] == ["b", "c"]
+    guaranteed = TenantView("t", 1.0, 0.0, 1.0, {}, 0, 0, None, {"slots": 8}, {}, "age", "fair")
+    assert measure_demand(survey_of(nodes, (guaranteed,)), Machine())["idle_nodes"] == []
+
+
+def test_nodes_are_counted_by_the_tasks_that_each_device_holds():
+    half = measure_demand(survey(half=("slots=1 gpu=0.6", 12)), Machine())
+    assert half["shapes"][0]["node_class"] == {"like": "n1", "nodes": 6}
+    memory = measure_demand(survey(memory=(f"slots=1 gpu.mem={10 * GIB}", 12)), Machine())
+    assert memory["shapes"][0]["node_class"] == {"like": "n1", "nodes": 3}

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...model.needs import Resources
 from ..strategy import Ints
-from .preference import NodesNow, Preference
+from .preference import ClusterNow, Lasts, NodesNow, Preference
 
 TIMES_AS_LONG: Final = (1.1, 1.5, 2.5, 5.0)
 """The run times that part the buckets, in run times of the fastest class."""
@@ -23,6 +23,8 @@ class FastPreference(Preference):
     """Prefers nodes of the classes on which tasks of a name run shortest."""
 
     name = "fast"
+    lasts = Lasts.FREE
+    reads_needs = True
 
     def __init__(self, task: str) -> None:
         """task: the name of the tasks; for '' no run time is known."""
@@ -31,10 +33,14 @@ class FastPreference(Preference):
     @property
     def key(self) -> str:
         """Return the rule with the name of the tasks."""
-        return f"fast={self._task}"
+        return f"{type(self).__name__} {self._task}"
+
+    def state(self, cluster: ClusterNow) -> float:
+        """Return the run time (ms) on the fastest class; 0 if nothing can be compared."""
+        return min(cluster.run_ms(self._task).values(), default=0.0)
 
     def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:
-        """Return the bucket of the run time on each node's class, beside the fastest class."""
+        """Return the bucket of the run time on each node's class, beside the fastest open class."""
         run_ms = nodes.cluster.run_ms(self._task)
         classes = nodes.columns.classes
         times_as_long = [times_of(run_ms, node_class) for node_class in classes.values]
@@ -60,7 +66,7 @@ _UNKNOWN_BUCKET: Final = bisect_right(TIMES_AS_LONG, UNKNOWN_TIMES)
 def times_of(run_ms: Mapping[str, float], node_class: str) -> float:
     """Return how many times as long as on the fastest class tasks run on nodes of a class.
 
-    run_ms: the mean run times (ms) of the known classes.
+    run_ms: the mean run times (ms) of the known classes of open nodes.
     """
     ms = run_ms.get(node_class)
     return UNKNOWN_TIMES if ms is None else ms / min(run_ms.values())

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...model.amount import THOUSANDTHS
 from ...model.needs import Resources
-from ..columns import Columns
+from ..columns import Columns, Mask
 from ..strategy import Floats, Ints
 from .ring import WarmSet
 
@@ -32,11 +32,12 @@ class ClusterNow:
 
     score_bounds: the scores that part the nodes into fifths, ascending.
     scarce: the resources and kinds of devices that fewer than half of the nodes declare.
-    used_by: returns for a label by value the part of the nodes' slots that is in use, 0.0 to 1.0.
+    used_by: returns for a label by value the part of the open nodes' slots in use, 0.0 to 1.0.
     warm_set: returns the warm set of a key (ring.py) for tasks of the needs in question; None if it
         is not known.
     leaving: the nodes that have a notice.
-    run_ms: returns for a task's name its mean run time (ms) by node class (LearntTimes.means_of).
+    run_ms: returns for a task's name its mean run time (ms) by node class (LearntTimes.means_of),
+        for the classes of open nodes that fit the needs in question.
     """
 
     score_bounds: Floats = field(default_factory=lambda: np.zeros(0))
@@ -51,6 +52,8 @@ class ClusterNow:
 class NodesNow:
     """What preferences read of the nodes of one partition, by the index of the node.
 
+    columns: what they offer.
+    capacities: what they can give now.
     index_of: the index of a node by its name; -1 for a node of another partition.
     free: number of free slots.
     amounts_left: by resource, what is free, in thousandths.
@@ -60,6 +63,7 @@ class NodesNow:
     """
 
     columns: Columns
+    capacities: Columns
     index_of: Callable[[str], int]
     free: Ints
     amounts_left: Mapping[str, Ints]
@@ -73,7 +77,7 @@ class NodesNow:
         return np.zeros(self.columns.size, dtype=np.int64)
 
     def parts(self, name: str, needed: int) -> Floats:
-        """Return which part of an amount each node would have left after a task, below 0 for none.
+        """Return the part of what each node gives that a task would leave, below 0 for no room.
 
         name: `slots`, or a resource; devices count by their kind. needed: by the task, in
         thousandths. A node that does not have the amount has all of it left.
@@ -81,8 +85,8 @@ class NodesNow:
         if name == "slots":
             free = self.free * THOUSANDTHS
         else:
-            free = self.columns.sum(self.amounts_left, name)
-        return self.columns.part_of_total(name, free - needed)
+            free = self.capacities.sum(self.amounts_left, name)
+        return self.capacities.part_of_total(name, free - needed)
 
 
 def fifths(scores: Floats) -> Floats:
@@ -109,21 +113,25 @@ def first_of(values: Sequence[str]) -> str:
     return values[0] if values else ""
 
 
-def parts_in_use(label: str, partitions: Iterable[tuple[Columns, Ints]]) -> Mapping[str, float]:
-    """Return by value of a label the part of its nodes' slots that is in use, 0.0 to 1.0.
+def parts_in_use(
+    label: str, partitions: Iterable[tuple[Columns, Mask, Ints]]
+) -> Mapping[str, float]:
+    """Return by value of a label the part of its open nodes' slots that is in use, 0.0 to 1.0.
 
     '' stands for nodes without the label. A node with several values counts to the first.
 
-    partitions: of each the offers of its nodes, and their numbers of free slots.
+    partitions: of each what its nodes can give now, which are open, and their numbers of free
+        slots.
     """
     slots: dict[str, int] = {}
     free: dict[str, int] = {}
-    for columns, free_slots in partitions:
+    for columns, is_open, free_slots in partitions:
         column = columns.labels.get(label)
         values = [first_of(of_nodes) for of_nodes in column.values] if column else [""]
         codes = column.codes if column else np.zeros(columns.size, dtype=np.int64)
         for totals, of_nodes in ((slots, columns.slots), (free, free_slots)):
-            for value, total in zip(values, np.bincount(codes, of_nodes, len(values)), strict=True):
+            sums = np.bincount(codes[is_open], of_nodes[is_open], len(values))
+            for value, total in zip(values, sums, strict=True):
                 totals[value] = totals.get(value, 0) + int(total)
     return {value: 1 - free[value] / total for value, total in slots.items() if total}
 
@@ -157,7 +165,7 @@ class Preference(ABC):
 
     @property
     def key(self) -> str:  # noqa: D102
-        return self.name
+        return f"{type(self).__name__} {self.name}"
 
     def state(self, cluster: ClusterNow) -> Hashable:
         """Return what else the buckets depend on, of the facts of all nodes together."""

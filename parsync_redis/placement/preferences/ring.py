@@ -47,10 +47,15 @@ def _mix(hashes: Hashes, key: str) -> Hashes:
 
 @dataclass(frozen=True, slots=True)
 class RingNodes:
-    """The nodes of one partition, for a ring. hashes: of their names. fitting: which nodes fit."""
+    """The nodes of one partition, for a ring.
+
+    hashes: of their names.
+    capacities: what they can give now.
+    fitting: which nodes fit.
+    """
 
     hashes: Hashes
-    columns: Columns
+    capacities: Columns
     fitting: Mask
 
 
@@ -74,22 +79,13 @@ class NodeRing:
         places = np.full(len(fitting), len(fitting), dtype=np.int64)
         places[fitting.nonzero()[0][order]] = np.arange(len(order))
         ends = np.cumsum([len(nodes.fitting) for nodes in partitions])
-        tasks = _tasks([nodes.columns for nodes in partitions], needs)[fitting][order]
+        tasks = np.concatenate([nodes.capacities.tasks_when_empty(needs) for nodes in partitions])
+        tasks = tasks[fitting][order]
         return cls(np.split(places, ends[:-1]), np.cumsum(tasks) * FILLED)
 
     def size_for(self, tasks: float) -> int:
         """Return how many nodes so many tasks at a time need, at least 1."""
         return max(1, min(int(np.searchsorted(self.room, tasks)) + 1, len(self.room)))
-
-
-def _tasks(partitions: Sequence[Columns], needs: Resources) -> Ints:
-    """Return how many tasks of these needs fit on each empty node, at least 1."""
-    tasks: Ints = np.concatenate([columns.slots for columns in partitions]) // needs.slots
-    for name, amount in needs.amounts:
-        total = np.concatenate([columns.total(name) for columns in partitions])
-        if amount:
-            tasks = np.where(total > 0, np.minimum(tasks, total // amount), tasks)
-    return np.maximum(tasks, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from typing import Final
 import numpy as np
 
 from ...model.amount import THOUSANDTHS
+from ...model.devices import whole_of
 from ...model.needs import Resources
 from ..strategy import Floats, Ints
 from .preference import QUARTERS, Lasts, NodesNow, Preference, first_of
@@ -25,7 +26,7 @@ def _least_left(nodes: NodesNow, needs: Resources, task: bool) -> Floats:
     task: after the task has come.
     """
     parts = nodes.parts("slots", needs.slots * THOUSANDTHS * task)
-    for name, amount in needs.amounts:
+    for name, amount in whole_of(needs.amounts).items():
         parts = np.minimum(parts, nodes.parts(name, amount * task))
     return parts
 
@@ -51,7 +52,7 @@ class PackPreference(Preference):
     def buckets(self, nodes: NodesNow, needs: Resources) -> Ints:
         """Return the quarter that would be left, or MAY_BE_FULL."""
         if self._amount:
-            parts = nodes.parts(self._amount, dict(needs.amounts).get(self._amount, 0))
+            parts = nodes.parts(self._amount, whole_of(needs.amounts).get(self._amount, 0))
         else:
             parts = _least_left(nodes, needs, task=True)
         buckets = quarters(parts)

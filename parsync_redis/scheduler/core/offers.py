@@ -87,7 +87,9 @@ class Offers:
     """The offers and scores of some nodes, by the node's index.
 
     columns: the offers as arrays.
+    capacities: the same, of what the nodes can give now.
     different: each different offer.
+    open_nodes: which nodes take new tasks.
     choosy: some node turns away tasks that ask for one slot only.
     """
 
@@ -96,11 +98,16 @@ class Offers:
         self.scores: Floats = np.array([node.score for node in nodes], dtype=np.float64)
         self.digests = [digest_of(node.offer) for node in nodes]
         self._index = {node.name: index for index, node in enumerate(nodes)}
-        self._open = np.array(
+        self.open_nodes = np.array(
             [node.state == "up" and not node.draining for node in nodes], dtype=bool
         )
         self._looks_ahead = np.array([node.has_waiting_seats for node in nodes], dtype=bool)
         self.columns = Columns([node.offer for node in nodes])
+        self.capacities = (
+            Columns([node.given for node in nodes])
+            if any(node.capacity for node in nodes)
+            else self.columns
+        )
         by_text = {node.offer.text: node.offer for node in nodes}
         self.different = [*by_text.values()]
         numbers = {text: number for number, text in enumerate(by_text)}
@@ -109,6 +116,7 @@ class Offers:
         self._known: dict[Knowers, Mask] = {}
         self._fitting: dict[tuple[str, Knowers], Mask] = {}
         self._fitting_open: dict[tuple[str, Knowers], Mask] = {}
+        self._open_classes: dict[tuple[str, Knowers], frozenset[str]] = {}
         self._censuses: dict[tuple[str, Knowers], Sequence[int]] = {}
         self._amounts_reader = AmountsReader(self.columns, self._index)
         self.choosy = not fitting(self.columns, ONE_SLOT).all()
@@ -176,7 +184,7 @@ class Offers:
             masks.append(self._near(masks[-1], needs))
             for rule in PLACEMENT_RULES:
                 masks.append(masks[-1] & rule.mask(self.columns, needs))
-            counts = [int(mask.sum()) for mask in (*masks, masks[-1] & self._open)]
+            counts = [int(mask.sum()) for mask in (*masks, masks[-1] & self.open_nodes)]
             keep(self._censuses, (needs.text, knowers), counts)
         return counts
 
@@ -184,9 +192,19 @@ class Offers:
         """Return which nodes fit when they are empty, and take new tasks. Cached."""
         mask = self._fitting_open.get((needs.text, knowers))
         if mask is None:
-            mask = self.fitting(needs, knowers) & self._open
+            mask = self.fitting(needs, knowers) & self.open_nodes
             keep(self._fitting_open, (needs.text, knowers), mask)
         return mask
+
+    def open_classes(self, needs: Resources, knowers: Knowers) -> frozenset[str]:
+        """Return the classes of the nodes that `open` returns. Cached."""
+        classes = self._open_classes.get((needs.text, knowers))
+        if classes is None:
+            values, codes = self.columns.classes
+            indexes = np.unique(codes[self.open(needs, knowers)])
+            classes = frozenset(values[index] for index in indexes.tolist())
+            keep(self._open_classes, (needs.text, knowers), classes)
+        return classes
 
     def without(self, names: Iterable[str]) -> Mask | None:
         """Return which nodes have none of these names; None if all."""
@@ -208,24 +226,29 @@ class Offers:
 
     @cached_property
     def totals(self) -> Mapping[str, int]:
-        """What the open nodes have, in thousandths, `slots` too; devices by their kinds."""
-        slots = sum(self.nodes[index].offer.slots for index in np.flatnonzero(self._open).tolist())
-        return {"slots": slots * THOUSANDTHS, **self._sums(self.columns.amounts)}
+        """What the open nodes can give now, in thousandths, `slots` too; devices by their kinds."""
+        slots = int(self.capacities.slots[self.open_nodes].sum())
+        return {"slots": slots * THOUSANDTHS, **self._sums(self.capacities.amounts)}
 
     def used(self, free: Ints, amounts_left: AmountsLeft) -> Mapping[str, int]:
-        """Return what is not free on the open nodes, as `totals`. free: free slots of each node."""
-        used = dict(self.totals)
-        used["slots"] -= int(free[self._open].sum()) * THOUSANDTHS
-        for name, amount in self._sums(amounts_left.amounts).items():
-            used[name] = used.get(name, 0) - amount
-        return used
+        """Return what is not free on the open nodes, as `totals`. free: free slots of each node.
+
+        A change of a capacity keeps the epoch, so a node may have more free than its record says.
+        """
+        slots = np.maximum(self.capacities.slots - free, 0)
+        free_amounts = amounts_left.amounts
+        amounts = {
+            name: np.maximum(most - free_amounts.get(name, 0), 0)
+            for name, most in self.capacities.amounts.items()
+        }
+        return {"slots": int(slots[self.open_nodes].sum()) * THOUSANDTHS, **self._sums(amounts)}
 
     def _sums(self, amounts: Mapping[str, Ints]) -> dict[str, int]:
         """Return the sums of amounts over the open nodes, devices by their kinds."""
         sums: dict[str, int] = {}
         for name, of_nodes in amounts.items():
             resource = name.partition("@")[0]
-            sums[resource] = sums.get(resource, 0) + int(of_nodes[self._open].sum())
+            sums[resource] = sums.get(resource, 0) + int(of_nodes[self.open_nodes].sum())
         return sums
 
     def amounts_left(self, texts: Mapping[str, str], whole: bool = True) -> AmountsLeft:

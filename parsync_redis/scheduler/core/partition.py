@@ -356,8 +356,7 @@ class PartitionCopy:
     ) -> Ints:
         """Return the rank of each node for a task of these needs, 0 the best.
 
-        cluster: the facts of all nodes together.
-        place_in_turn: how many partitions were read after this one.
+        cluster: the facts of all nodes together. place_in_turn: number of partitions read later.
         """
         offers = self.offers
         return self.kept_ranks.of(
@@ -367,6 +366,7 @@ class PartitionCopy:
             not place_in_turn,
             lambda: NodesNow(
                 offers.columns,
+                offers.capacities,
                 offers.index_of,
                 self.free_slots(),
                 self.amounts_left.amounts,

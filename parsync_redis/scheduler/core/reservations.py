@@ -10,17 +10,31 @@ little, or a node may give back a task whose name it holds back. Nothing else ca
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from ...model.booking import Booking
 from ...model.kind import Kind
 from ...model.node import Notice
+from ...placement.now import before_they_end
 from .kind_group import KindGroup
 from .partition import PartitionCopy, Seats
 
 NOWHERE: Final[frozenset[str]] = frozenset()
 """No node."""
+
+
+class Bar(NamedTuple):
+    """What bars a node for a kind, one of three things.
+
+    booked: the task that the node is booked for, as text for people.
+    leaves: the sentence about a node that leaves before such tasks end.
+    held_back: the node holds back the name of the kind.
+    """
+
+    booked: str = ""
+    leaves: str = ""
+    held_back: bool = False
 
 
 class LeavingNodes:
@@ -64,7 +78,6 @@ class BarredNodes:
     bookings: the booked nodes.
     notices: by node, when it leaves.
     held_back: by name, the nodes that hold the name back.
-    for_whom: by booked node, the task that the node is booked for, as text for people.
     """
 
     def __init__(
@@ -92,8 +105,7 @@ class BarredNodes:
         self.notices = notices or {}
         self._leaving = LeavingNodes(self.notices, lease_s, self._classes)
         # nodes whose notices came after this was made
-        self._unjudged = NOWHERE
-        self.for_whom = {booking.node: booking.whom for booking in bookings}
+        self._unjudged: Mapping[str, Notice] = {}
         self._barred: dict[tuple[str, str, str], frozenset[str]] = {}
 
     def __bool__(self) -> bool:
@@ -104,9 +116,9 @@ class BarredNodes:
 
         Nothing goes to a node whose notice has just come, until its time is judged.
         """
-        new = {node for node, notice in notices.items() if self.notices.get(node) != notice}
+        new = {node: notice for node, notice in notices.items() if self.notices.get(node) != notice}
         if new != self._unjudged:
-            self._unjudged = frozenset(new)
+            self._unjudged = new
             self._barred.clear()
 
     def of(self, kind: Kind) -> frozenset[str]:
@@ -115,21 +127,36 @@ class BarredNodes:
             return NOWHERE
         key = kind.name, kind.needs, kind.tenant
         if key not in self._barred:
-            booked = set[str]()
-            for booking in self.bookings:
-                run_ms = self._p95_ms(kind.name, self._classes.get(booking.node, ""))
-                if booking.bars(kind, run_ms, self._now_ms):
-                    booked.add(booking.node)
-            leaving = self._leaving.before(
-                lambda node_class: self._p95_ms(kind.name, node_class), self._now_ms
-            )
+            booked = (booking.node for booking in self._barring(kind))
             held_back = self.held_back.get(kind.name, NOWHERE)
-            self._barred[key] = held_back.union(booked, leaving, self._unjudged)
+            self._barred[key] = held_back.union(booked, self._left_too_soon(kind), self._unjudged)
         return self._barred[key]
 
-    def sentences(self, group: KindGroup) -> Mapping[str, str]:
-        """Return for whom each node is booked that is barred for a group, by node."""
-        return {node: self.for_whom[node] for node in group.barred if node in self.for_whom}
+    def bars(self, kind: Kind) -> Mapping[str, Bar]:
+        """Return what bars each node where tasks of a kind may not go now, by node.
+
+        A booking goes before a notice, and a notice before failures.
+        """
+        barred_by = dict.fromkeys(self.held_back.get(kind.name, NOWHERE), Bar(held_back=True))
+        for node in (*self._left_too_soon(kind), *self._unjudged):
+            notice = self._unjudged.get(node) or self.notices[node]
+            barred_by[node] = Bar(leaves=before_they_end(notice.at_ms))
+        for booking in self._barring(kind):
+            barred_by[booking.node] = Bar(booked=booking.whom)
+        return barred_by
+
+    def _barring(self, kind: Kind) -> Iterator[Booking]:
+        """Yield the bookings that bar a kind."""
+        for booking in self.bookings:
+            run_ms = self._p95_ms(kind.name, self._classes.get(booking.node, ""))
+            if booking.bars(kind, run_ms, self._now_ms):
+                yield booking
+
+    def _left_too_soon(self, kind: Kind) -> Collection[str]:
+        """Return the nodes that may leave before a task of a kind has ended."""
+        return self._leaving.before(
+            lambda node_class: self._p95_ms(kind.name, node_class), self._now_ms
+        )
 
 
 def seats_for(group: KindGroup, partition: PartitionCopy, ahead: bool = False) -> Seats:

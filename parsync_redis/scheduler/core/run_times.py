@@ -89,23 +89,27 @@ class RunTimesCopy:
             return 0.0
         fastest_ms = inf
         best_ms = inf
+        has_unknown = False
         for partition in self._partitions:
             of_node = self._of_node(group.name, partition)
             fitting = partition.offers.open(group.needs, group.knowers)
             fastest_ms = min(fastest_ms, of_node.min(where=fitting, initial=inf))
             if partition.free_count:
                 seats = seats_for(group, partition)
-                best_ms = min(best_ms, of_node[seats.nodes].min(initial=inf))
+                of_seat = of_node[seats.nodes]
+                best_ms = min(best_ms, of_seat.min(initial=inf))
+                has_unknown |= bool((of_seat == inf).any())
+        if has_unknown:
+            best_ms = min(best_ms, UNKNOWN_TIMES * fastest_ms)
         return 0.0 if best_ms == inf else float(max(0.0, best_ms - fastest_ms))
 
     def _of_node(self, name: str, partition: PartitionCopy) -> Floats:
-        """Return the run time (ms) of a name on each node of a partition. Cached."""
+        """Return the run time (ms) of a name on each node of a partition, or inf. Cached."""
         of_node = self._of_nodes.get((name, partition.number))
         if of_node is None:
             run_ms = self.of(name)
-            unknown_ms = UNKNOWN_TIMES * min(run_ms.values())
             classes = partition.offers.columns.classes
-            of_class = np.array([run_ms.get(name, unknown_ms) for name in classes.values])
+            of_class = np.array([run_ms.get(name, inf) for name in classes.values])
             of_node = of_class[classes.codes]
             self._of_nodes[name, partition.number] = of_node
         return of_node

@@ -6,6 +6,7 @@ The view also has the facts that follow from all nodes together.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
+from types import MappingProxyType
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from ...model.needs import Resources
 from ...model.node import Notice
 from ...model.views import AGES_TOLD, VIEW_AGES
 from ...placement.facts import NodeFacts
-from ...placement.now import LEAVES_NOW, before_they_end
+from ...placement.now import LEAVES_NOW
 from ...placement.preferences.preference import ClusterNow, fifths, find_scarce, parts_in_use
 from ...placement.reasons import (
     MAX_NAMED,
@@ -27,6 +28,7 @@ from ...placement.reasons import (
 from ...placement.strategy import SHARPNESS
 from .offers import DistinctOffers, Knowers, share_judgements
 from .partition import PartitionCopy
+from .reservations import Bar
 from .run_times import RunTimesCopy
 from .warm_sets import WarmSets
 
@@ -37,7 +39,7 @@ class View:
     A node's quality is its score among all nodes, in standard deviations from the mean.
 
     known: by digest, the task names it stands for.
-    cluster: what preferences read of all nodes together, but for warm sets.
+    cluster: what preferences read of all nodes together, but for warm sets and run times.
     notices: by node, when it leaves.
     run_times: of the names whose tasks prefer fast nodes.
     """
@@ -50,7 +52,7 @@ class View:
         self._offers: dict[tuple[str, str], tuple[str, Resources]] = {}
         self._digests: frozenset[str] = frozenset()
         self.run_times = RunTimesCopy(self.partitions)
-        self.cluster = ClusterNow(run_ms=self.run_times.of)
+        self.cluster = ClusterNow()
         self.warm_sets = WarmSets()
         self._alive: set[str] = set()
         self.notices: dict[str, Notice] = {}
@@ -99,8 +101,11 @@ class View:
         return _sum(partition.used() for partition in self.partitions)
 
     def used_by(self, label: str) -> Mapping[str, float]:
-        """Return by value of a label the part of its nodes' slots that is in use, 0.0 to 1.0."""
-        return parts_in_use(label, ((p.offers.columns, p.free_slots()) for p in self.partitions))
+        """Return by value of a label the part of its open nodes' slots in use, 0.0 to 1.0."""
+        return parts_in_use(
+            label,
+            ((p.offers.capacities, p.offers.open_nodes, p.free_slots()) for p in self.partitions),
+        )
 
     def cluster_for(self, needs: Resources, knowers: Knowers, prefer: str) -> ClusterNow:
         """Return what preferences of tasks of a group read of all nodes together."""
@@ -108,9 +113,22 @@ class View:
         if "warm" in prefer:
             warm_set = cache(lambda key: self.warm_sets.of(key, needs, knowers, self.partitions))
             cluster = replace(cluster, warm_set=warm_set)
+        if "fast" in prefer:
+            run_ms = cache(lambda name: self._run_ms(name, needs, knowers))
+            cluster = replace(cluster, run_ms=run_ms)
         if "spread=" in prefer:
             cluster = replace(cluster, used_by=cache(self.used_by))
         return cluster
+
+    def _run_ms(self, name: str, needs: Resources, knowers: Knowers) -> Mapping[str, float]:
+        """Return the mean run time (ms) of a name by class of open nodes that fit these needs."""
+        run_ms = self.run_times.of(name)
+        if not run_ms:
+            return run_ms
+        classes = frozenset().union(
+            *(p.offers.open_classes(needs, knowers) for p in self.partitions)
+        )
+        return {node_class: run_ms[node_class] for node_class in classes & run_ms.keys()}
 
     def rescale(self) -> None:
         """Compute the facts that depend on all nodes.
@@ -138,7 +156,6 @@ class View:
             find_scarce(p.offers.columns for p in self.partitions),
             self.used_by,
             leaving=frozenset(self.notices),
-            run_ms=self.run_times.of,
         )
         self.run_times.on_nodes()
         mean = 0.0
@@ -173,14 +190,11 @@ class View:
         self,
         needs: Resources,
         knowers: Knowers = None,
-        booked: Mapping[str, str] | None = None,
-        barred: Collection[str] = (),
+        barred_by: Mapping[str, Bar] = MappingProxyType({}),
     ) -> str:
         """Return the reason, in words, why a task of these needs finds no seat now.
 
-        booked: by node, for whom it is kept.
-        barred: nodes where such tasks may not go, because they are booked, leave, or hold such
-            tasks back.
+        barred_by: by node where such tasks may not go, why.
         """
         if not any(partition.nodes for partition in self.partitions):
             return NO_NODE
@@ -199,9 +213,7 @@ class View:
         if total:
             shown.sort(key=lambda node: not node.open)
             facts_shown = [
-                self._with_bar(node, (booked or {}).get(node.name, ""))
-                if node.name in barred
-                else node
+                replace(node, **barred_by[node.name]._asdict()) if node.name in barred_by else node
                 for node in shown[:MAX_NAMED]
             ]
             return explain_fitting(needs, facts_shown, total)
@@ -217,15 +229,6 @@ class View:
             if knowers is None or digest in ("", *knowers)
         }
         return explain_none(needs, knows)
-
-    def _with_bar(self, node: NodeFacts, whom: str) -> NodeFacts:
-        """Return the facts of a node with what bars it: a booking, its notice or its failures.
-
-        whom: for whom it is booked, '' if it is not.
-        """
-        notice = self.notices.get(node.name)
-        leaves = before_they_end(notice.at_ms) if notice and not whom else ""
-        return replace(node, booked=whom, leaves=leaves, held_back=not (whom or leaves))
 
     def _find_offers(self) -> None:
         """Find the distinct offers, each with its digest and the first node that has the offer.

@@ -81,9 +81,8 @@ class Explainer:
             if not own_kinds:
                 continue
             room -= 1
-            why = self._view.explain(
-                group.needs, group.knowers, self._queue.barred.sentences(group), group.barred
-            )
+            barred_by = self._queue.barred.bars(own_kinds[0].kind)
+            why = self._view.explain(group.needs, group.knowers, barred_by)
             written += sum([write_reason(plan, waiting, why) for waiting in own_kinds])
 
     def _explain_full(self, plan: Plan, ordinal: int, members: int) -> None:

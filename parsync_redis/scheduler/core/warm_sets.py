@@ -127,7 +127,7 @@ class WarmSets:
         if ring is None:
             number = next(self._numbers)
             nodes = [
-                RingNodes(p.offers.hashes, p.offers.columns, p.offers.open(needs, knowers))
+                RingNodes(p.offers.hashes, p.offers.capacities, p.offers.open(needs, knowers))
                 for p in partitions
             ]
             ring = NodeRing.of(key, needs, nodes)

@@ -6,7 +6,7 @@ The key has a TTL, so the bookings of a dead leader lapse.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
-from math import ceil
+from math import ceil, inf
 from typing import Any, Final, cast
 
 from ...model.booking import Booking
@@ -15,7 +15,7 @@ from ...model.kind import Kind, split_kind
 from ...model.near import settled
 from ...model.needs import Resources, parse_needs
 from ...model.node import Node
-from ...model.times import LearntTimes
+from ...model.times import LearntTimes, RunTimes
 from ...placement.backfill import (
     MAX_BOOKINGS,
     MOST_LOOKS,
@@ -90,19 +90,26 @@ class BackfillDuty:
         before = read_booked(store)
         states = {state.node.name: state for state in chain.from_iterable(read_live_nodes(store))}
         alive = {name for name, state in states.items() if state.node.state != "down"}
+        now = now_ms(store)
+        leaving = {name: state for name, state in states.items() if state.node.notice}
+        times = read_times(store) if leaving else LearntTimes()
+        latest_ms: dict[tuple[str, str], float] = {}
         needs: dict[str, Resources] = {}
         by_kind: dict[str, list[NodeFacts]] = {}
         for text in (large_kind.kind for large_kind in large):
             kind = Kind.of(text)
             needs[text] = parse_needs(settled(kind.needs, alive))
             booked = [booking.node for booking in before if booking.kind == text]
+            for name, state in leaving.items():
+                latest_ms[text, name] = self._latest_ms(
+                    state.node, times.of(kind.name, state.node.offer)
+                )
             facts = [
                 facts_of(state, kind.name, apps)
-                for state in states.values()
-                if state.node.notice is None
+                for name, state in states.items()
+                if latest_ms.get((text, name), inf) >= now
             ]
             by_kind[text] = by_lack(needs[text], facts, booked)
-        now = now_ms(store)
         with_turns = {kind.kind for kind in large if kind.turn_numbers is not None}
         nodes, ends_by_node = self._look(by_kind, needs, with_turns, states, now)
         previous = unused(before, ends_by_node, self._kinds)
@@ -113,7 +120,17 @@ class BackfillDuty:
         open_nodes = sum(
             state.node.state == "up" and not state.node.draining for state in states.values()
         )
-        return choose(waiting, nodes, ends_by_node, previous, open_nodes, now)
+        return choose(waiting, nodes, ends_by_node, previous, open_nodes, now, latest_ms)
+
+    def _latest_ms(self, node: Node, learnt: RunTimes | None) -> float:
+        """Return when a task must start on a node to end before it leaves (server time).
+
+        learnt: the run times of its name there; None if no run time is known, which counts as too
+            long.
+        """
+        if node.notice is None:
+            return inf
+        return node.notice.end_ms(self._lease_s) - learnt.p95_ms if learnt else -inf
 
     def _look(
         self,

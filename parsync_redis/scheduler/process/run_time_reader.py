@@ -66,8 +66,8 @@ class FastReader:
         run_times = self._run_times
         if not run_times.asked:
             return
-        classes = {"", *run_times.classes}
-        names = [*run_times.asked][-max(1, MAX_FIELDS // len(classes)) :]
+        classes = run_times.classes
+        names = [*run_times.asked][-max(1, MAX_FIELDS // max(1, len(classes))) :]
         fields = (field_of_class(name, node_class) for name in names for node_class in classes)
         with unless_away(self._store):
             try:

@@ -91,7 +91,7 @@ def live_nodes(
 
 
 def open_amounts(states: Iterable[LiveNode]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return what the open ones of these nodes have, and what is not free there.
+    """Return what the open ones of these nodes can give now, and what is not free there.
 
     Both are in thousandths by name, `slots` too; devices are summed by their kinds.
     """
@@ -100,10 +100,10 @@ def open_amounts(states: Iterable[LiveNode]) -> tuple[dict[str, int], dict[str, 
     for state in states:
         if state.node.state != "up" or state.node.draining:
             continue
-        slots = state.node.offer.slots
-        totals["slots"] += slots * THOUSANDTHS
-        used["slots"] += (slots - state.free) * THOUSANDTHS
-        for name, amount in state.node.offer.amounts:
+        capacity = state.node.given
+        totals["slots"] += capacity.slots * THOUSANDTHS
+        used["slots"] += (capacity.slots - state.free) * THOUSANDTHS
+        for name, amount in capacity.amounts:
             resource = name.partition("@")[0]
             totals[resource] += amount
             used[resource] += amount - state.amounts_left.get(name, amount)
@@ -133,6 +133,7 @@ def facts_of(state: LiveNode, name: str, apps: Mapping[str, KnownTasks]) -> Node
         has_notice=node.notice is not None,
         gives=node.gives,
         score=node.score,
+        capacity=node.capacity,
     )
 
 

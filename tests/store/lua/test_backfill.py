@@ -88,6 +88,18 @@ def test_run_times_on_nodes_of_its_class_count_more(drive: Driver, waits: Waitin
     assert booking.from_ms - drive.lease("n1/1").since_ms == 4000
 
 
+@pytest.mark.parametrize(("big_ms", "nodes"), [(5000.0, ["n1"]), (600_000.0, []), (None, [])])
+def test_a_node_with_a_notice_is_booked_for_tasks_that_end_before_it_leaves(
+    drive: Driver, waits: Waiting, big_ms: float | None, nodes: list[str]
+) -> None:
+    learn(drive, "work", 4000.0)
+    if big_ms is not None:
+        learn(drive, "big", big_ms)
+    leaves_ms = drive.lease("n1/1").since_ms + 300_000
+    drive.run(drive.commands.set_node(0, "n1", "until", note=str(leaves_ms)))
+    assert [booking.node for booking in waits.wait_s(5)] == nodes
+
+
 def test_no_node_is_booked_while_the_ends_of_its_runs_are_unknown(
     drive: Driver, waits: Waiting
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from parsync_redis.errors import BrokenContract
 from parsync_redis.model.needs import Resources
 from parsync_redis.model.octaves import TimeHistogram
-from parsync_redis.model.times import CLASS, HALVE_ABOVE, RunTimes, bin_of, class_of, end_of
+from parsync_redis.model.times import CLASS, HALVE_ABOVE, PLAIN, RunTimes, bin_of, class_of, end_of
 from parsync_redis.store import Store
 from parsync_redis.store.reads.times import (
     MEANS_KEPT_S,
@@ -98,7 +98,7 @@ def test_classes_leave_room_for_names(drive: Driver):
 
 
 def test_the_class_of_a_node_is_its_amounts_and_labels() -> None:
-    assert class_of(Resources.of(4)) == ""
+    assert class_of(Resources.of(4)) == PLAIN
     labels = {"zone": ["b", "a"]}
     offer = Resources.of(4, {"gpu": 0.5}, labels, reserved=[("celery.tasks", "abc")])
     assert class_of(offer) == class_of(Resources.of(8, {"gpu": 0.5}, labels)) == "gpu=0.5 zone:a,b"
