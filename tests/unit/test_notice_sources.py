@@ -182,8 +182,8 @@ def test_a_text_says_a_time_or_the_seconds_from_when_it_was_read() -> None:
     for text in ("soon", "-5", "1e3", "slots=6"):
         with pytest.raises(ValueError, match="is no notice: it must be empty"):
             read_leaving(text, 5.0)
-    for text in ("1795806395734", "20261128143000", "9" * 400, "9999-12-31"):
-        with pytest.raises(ValueError, match="is no notice: it must be within a year from now"):
+    for text in ("1795806395734", "20261128143000", "9" * 400):
+        with pytest.raises(ValueError, match="is no notice: a year from now is the longest time"):
             read_leaving(text, 5.0)
 
 

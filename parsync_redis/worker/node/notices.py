@@ -72,16 +72,13 @@ def read_leaving(text: str, now_s: float) -> Leaving | None:
             f"{shown(words)} is no notice: it must be empty, a date and time "
             "(2026-11-28T14:30:00Z) or a number of seconds"
         ) from None
-    if moment is None:
-        ahead_s = float(words)
-        leaves = Leaving(None, now_s + ahead_s)
-    else:
+    if moment is not None:
         at_s = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-        ahead_s = at_s - time.time()
-        leaves = Leaving(round(1000 * at_s))
+        return Leaving(round(1000 * at_s))
+    ahead_s = float(words)
     if ahead_s > MAX_LEAVING_S:
-        raise ValueError(f"{shown(words)} is no notice: it must be within a year from now")
-    return leaves
+        raise ValueError(f"{shown(words)} is no notice: a year from now is the longest time")
+    return Leaving(None, now_s + ahead_s)
 
 
 def read_aws(base_url: str) -> str:
