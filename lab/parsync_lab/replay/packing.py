@@ -284,7 +284,7 @@ def replay_azure(
     for name in policies:
         if name not in all_policies:
             raise InvalidInput(
-                f"--policy {name!r} is not all_policies: known are {', '.join(all_policies)}"
+                f"--policy {name!r} is not known: known are {', '.join(all_policies)}"
             )
     results = dict[str, Any]()
     for name in policies or all_policies:
