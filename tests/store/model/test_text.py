@@ -192,7 +192,10 @@ def fits_span(fields: dict[str, str]) -> bool:
     except ValueError:
         return False
     ahead = int(fields.get("ahead", 0))
-    return slots.isdecimal() and -ahead <= int(slots) <= int(fields["span"]) - max(0, ahead)
+    if not slots.isdecimal() or not -ahead <= int(slots) <= int(fields["span"]) - max(0, ahead):
+        return False
+    limit = re.search(r"(?:^|,)slots=(\d+)", fields.get("capacity", ""))
+    return limit is None or int(slots) + ahead <= int(limit[1])
 
 
 def script(library: str, ending: str) -> Callable[[Any, str], str | None]:
