@@ -179,7 +179,7 @@ def test_a_node_is_not_up_before_its_event_loop_turns(site: Site) -> None:
 
 @needs_rabbitmq
 class TestRabbitMQ:
-    """The history of one RabbitMQ, with the nodes `mixed` and `only` (which runs placed tasks only)."""
+    """The history of one RabbitMQ; the node `mixed` runs all tasks, `only` placed tasks only."""
 
     def test_nodes_are_up_and_work_before_the_broker_is_there(
         self, site: Site, rabbit: RabbitMQ
@@ -202,7 +202,10 @@ class TestRabbitMQ:
     def test_a_node_whose_event_loop_stands_still_is_suspect_and_its_tasks_run_elsewhere(
         self, site: Site, rabbit: RabbitMQ
     ) -> None:
-        """The node becomes suspect, so that no task is placed where nobody hears its doorbell. Row F43 of docs/failure-modes.md."""
+        """The node becomes suspect, so that no task is placed where nobody hears its doorbell.
+
+        Row F43 of docs/failure-modes.md.
+        """
         site.until(lambda: "ready" in site.lines("mixed"), "the node consumes its queue")
         site.tasks.app.control.broadcast(
             "stand_still", destination=[f"mixed@{socket.gethostname()}"]
@@ -219,7 +222,10 @@ class TestRabbitMQ:
         site.works("mixed")
 
     def test_a_paused_broker_keeps_nothing(self, site: Site, rabbit: RabbitMQ) -> None:
-        """Placed tasks run, end and are cancelled while the broker is paused. Row F44 of docs/failure-modes.md."""
+        """Placed tasks run, end and are cancelled while the broker is paused.
+
+        Row F44 of docs/failure-modes.md.
+        """
         running = [site.held("mixed", "paused-mixed"), site.held("only", "paused-only")]
         rabbit.pause()
         try:
@@ -229,7 +235,10 @@ class TestRabbitMQ:
         assert site.tasks.plain.delay(5).get(timeout=GET_S) == 10
 
     def test_a_slow_broker_keeps_nothing(self, site: Site, rabbit: RabbitMQ) -> None:
-        """Placed tasks run, end and are cancelled while the broker is slow. Row F44 of docs/failure-modes.md."""
+        """Placed tasks run, end and are cancelled while the broker is slow.
+
+        Row F44 of docs/failure-modes.md.
+        """
         rabbit.start()
         with Slow(rabbit.port, 0.5) as proxy:
             site.worker("slow", broker=rabbit.url.replace(str(rabbit.port), str(proxy.port)))
@@ -237,7 +246,10 @@ class TestRabbitMQ:
             assert site.stack.terminate("slow", 30) == 0
 
     def test_a_killed_broker_keeps_nothing(self, site: Site, rabbit: RabbitMQ) -> None:
-        """Placed tasks run, end and are cancelled after the broker was killed. Row F45 of docs/failure-modes.md."""
+        """Placed tasks run, end and are cancelled after the broker was killed.
+
+        Row F45 of docs/failure-modes.md.
+        """
         running = [site.held("mixed", "killed-mixed"), site.held("only", "killed-only")]
         rabbit.kill()
         site.until(
@@ -254,7 +266,7 @@ class TestRabbitMQ:
 
     @staticmethod
     def runs_elsewhere(site: Site) -> list[str]:
-        """Submit tasks while the loop of `mixed` stands still, and wait until all have run on `only`.
+        """Submit tasks while the loop of `mixed` stands still; wait until all have run on `only`.
 
         Returns:
             why `mixed` gave tasks back.

@@ -71,8 +71,8 @@ def test_shared_and_class_based_tasks_go_through_parsync(rig: Rig) -> None:
 
 def test_a_retry_waits_in_the_queue_and_is_the_same_tasks_next_attempt(rig: Rig) -> None:
     result = rig.tasks.flaky.delay(2)
-    assert get(result) == 2
-    assert rig.until_state(result, "succeeded").attempt == 3
+    assert get(result) == 2, "the number of its retries"
+    assert rig.until_state(result, "succeeded").attempt >= 3, "each run is an attempt of its own"
 
 
 def test_a_retry_keeps_the_options_of_its_call(rig: Rig) -> None:
@@ -97,7 +97,7 @@ def test_retries_that_are_used_up_end_in_the_error(rig: Rig) -> None:
     with pytest.raises(KeyError):
         get(result := rig.tasks.auto.delay("used-up"))
     assert len(rig.marks("auto", "used-up")) == 3
-    assert rig.until_state(result, "failed").attempt == 3
+    assert rig.until_state(result, "failed").attempt >= 3, "each run is an attempt of its own"
 
 
 def test_a_task_can_be_replaced_by_another(rig: Rig) -> None:
@@ -238,7 +238,8 @@ def test_late_acks_rejections_and_ignore_behave_as_in_celery(rig: Rig) -> None:
     assert get(result) == "back"
     assert len(rig.marks("rejecting", "back")) == 2
     rejected = rig.tasks.rejecting.delay("away")
-    assert rig.until_state(rejected, "failed").attempt == 1
+    rig.until_state(rejected, "failed")
+    assert len(rig.marks("rejecting", "away")) == 1
     assert rig.until_state(rig.tasks.ignoring.delay("ignored"), "succeeded").starts == 1
 
 
@@ -264,7 +265,8 @@ def test_a_task_whose_process_is_killed_runs_again(rig: Rig) -> None:
     result = on_fork(rig, rig.tasks.dies, "once", 1)
     assert get(result) == "once"
     status = rig.until_state(result, "succeeded")
-    assert (status.attempt, status.starts) == (2, 2)
+    assert status.starts == 2
+    assert status.attempt >= 2, "each run is an attempt of its own"
 
 
 def test_a_task_that_kills_its_process_at_every_allowed_start_is_dead_with_an_error_result(
@@ -374,6 +376,15 @@ def heir(task: Any, id: str) -> Any:
     return task.si(1, 1).set(task_id=id)
 
 
+def retries_of(rig: Rig, id: str) -> int:
+    """Return how often a `flaky` task was retried. Its attempts may be more.
+
+    A task that is given back before its run has begun has another attempt.
+    """
+    result = get(rig.tasks.app.AsyncResult(id))
+    return int(result["retries"] if isinstance(result, dict) else result)
+
+
 def test_a_tenant_is_inherited_in_every_way_in_which_a_task_submits(rig: Rig) -> None:
     ids = {way: way.replace(" ", "-").replace("'", "") for way in HEIRS}
     for way, id in ids.items():
@@ -382,8 +393,13 @@ def test_a_tenant_is_inherited_in_every_way_in_which_a_task_submits(rig: Rig) ->
     tenants = {way: status.tenant for way, status in ended.items()}
     own = {"another tenant in a task": "sales", "no tenant in a task": ""}
     assert tenants == {way: own.get(way, ANNA) for way in HEIRS}
-    attempts = {way: status.attempt for way, status in ended.items() if "retry" in way}
-    assert set(attempts.values()) == {2, 3}, "the heir is the next run of the task"
+    retries = {way: retries_of(rig, ids[way]) for way in HEIRS if "retry" in way}
+    assert retries == {
+        "retry": 1,
+        "retry of a task with options": 1,
+        "retry of a client's task": 1,
+        "retry of a client's task with options": 2,
+    }, "the heir is the last run of the task"
 
 
 CHARGE = "tests.kit.apps.marks.charge"
@@ -416,7 +432,7 @@ def test_a_declared_limit_has_the_argument_of_each_call_and_its_retries(rig: Rig
     assert {way: status.limits for way, status in ended.items()} == dict.fromkeys(
         CHARGES, "customer:7"
     )
-    assert [ended[way].attempt for way in ended if "retry" in way] == [3, 3]
+    assert all(ended[way].attempt >= 3 for way in ended if "retry" in way)
 
 
 def test_a_limit_that_an_app_declares_is_known_while_its_worker_runs(rig: Rig) -> None:
@@ -446,7 +462,8 @@ def test_limits_are_kept_by_a_retry_and_not_inherited(rig: Rig) -> None:
     rig.tasks.submits.apply_async(("delay", "not-inherited"), parsync=UNDER)
     for id in kept.values():
         status = rig.until_state(id, "succeeded")
-        assert (status.attempt, status.limits, status.needs) == (2, "customer:7*2", "slots=2")
+        assert retries_of(rig, status.id) == 1
+        assert (status.limits, status.needs) == ("customer:7*2", "slots=2")
     assert rig.until_state("not-inherited", "succeeded").limits == ""
 
 
