@@ -3,15 +3,23 @@
 `subprocess` waits until the new process has closed its copy of a pipe. A pool process that is
 forked meanwhile keeps another copy for as long as it lives, so the wait would not end. Therefore
 one lock stands around each start and each fork.
+
+A lock that another thread holds during a fork stays locked in the pool process for ever, because
+that thread does not live there. Celery's result backends and apps have such locks: kombu's
+`cached_property` holds one, for all instances of a class, whenever its value is read, and
+`functools.cached_property` (Python 3.11) while its value is made. The agent's threads read these
+properties, and so do the runs. Therefore each fork frees these locks in the child.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import IO, Any, Final
 from weakref import WeakSet
 
@@ -22,6 +30,11 @@ The thread that starts may fork, so it may take the lock twice.
 """
 _pipes: Final[WeakSet[IO[bytes]]] = WeakSet()
 """This process's ends of the pipes to its children."""
+# Any: locks of the interpreter, whose methods for a fork typeshed does not know
+_property_locks: Final[dict[int, Any]] = {}
+"""The locks of cached properties, by their ids."""
+_modules_read = 0
+"""The number of loaded modules when their cached properties were last looked for."""
 
 
 @contextmanager
@@ -45,13 +58,52 @@ def start_child(command: Sequence[str], **options: Any) -> subprocess.Popen[byte
     return child
 
 
-def _forked() -> None:
-    """Free the lock, and close this process's copies of the pipes to the children of its parent.
+def _note_property_locks() -> None:
+    """Note the locks of the cached properties of all classes in loaded modules.
 
-    Whoever held the lock, it is free here: another thread of the parent does if a signal handler
-    raised while the parent's fork waited for the lock. CPython forks all the same.
+    The modules are read only if others were loaded since the last fork. The parent reads them,
+    because a page of memory that the child reads is not shared any more.
+
+    `issubclass` asks for true types only, because `isinstance` reads `__class__`, which an object
+    that stands for another object computes.
+    """
+    global _modules_read
+    modules = list(sys.modules.values())
+    if len(modules) == _modules_read:
+        return
+    for module in modules:
+        classes = [value for value in _values_of(module) if issubclass(type(value), type)]
+        properties = [
+            value
+            for defined in classes
+            for value in _values_of(defined)
+            if issubclass(type(value), cached_property)
+        ]
+        _property_locks.update(
+            (id(value.lock), value.lock) for value in properties if hasattr(value, "lock")
+        )
+    _modules_read = len(modules)
+
+
+def _values_of(namespace: object) -> list[Any]:
+    """Return the values in a module or a class, and load no module that waits to be loaded."""
+    try:
+        return list(object.__getattribute__(namespace, "__dict__").values())
+    except AttributeError:  # any object may stand in sys.modules
+        return []
+
+
+def _forked() -> None:
+    """Free the locks, and close this process's copies of the pipes to the children of its parent.
+
+    Whoever held `_lock`, it is free here: another thread of the parent does if a signal handler
+    raised while the parent's fork waited for the lock. CPython forks all the same. The thread that
+    forked keeps the locks of cached properties that it holds.
     """
     _lock._at_fork_reinit()  # type: ignore[attr-defined] # threading frees its own locks so
+    for lock in _property_locks.values():
+        if not lock._is_owned():
+            lock._at_fork_reinit()
     for pipe in list(_pipes):
         with suppress(OSError):
             pipe.close()
@@ -62,3 +114,4 @@ def _forked() -> None:
 # not get the lock releases nothing, because an RLock refuses to be released by others than its
 # owner.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_forked)
+os.register_at_fork(before=_note_property_locks)

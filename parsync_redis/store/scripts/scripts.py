@@ -74,8 +74,8 @@ class Script:
     def prepare(self) -> None:
         """Make everything about the script that is made once, so that no call makes it later.
 
-        A lock of `cached_property` (Python 3.11) that a thread holds during a fork stays locked in
-        the child for ever. So a process that forks prepares its scripts before its threads start.
+        A process that forks prepares its scripts before its threads start: its children have the
+        scripts too, and no thread is amid one at a fork.
         """
         for name, value in vars(Script).items():
             if isinstance(value, cached_property):

@@ -7,11 +7,13 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from subprocess import PIPE
 
 import pytest
+from kombu.utils.objects import cached_property as kombu_cached_property
 
 import parsync_redis.worker
 from parsync_redis.worker.children import no_fork, start_child
@@ -121,6 +123,52 @@ def test_a_child_may_fork_and_start_though_a_signal_interrupted_the_wait_of_its_
         os._exit(7)
 
     assert os.waitstatus_to_exitcode(child_ended(forked(fork))) == 7
+
+
+class Shared:
+    """Objects with values that are made once: a thread makes them, and so does a forked process."""
+
+    def __init__(self, make: Callable[[], int]) -> None:
+        self.make = make
+
+    @cached_property
+    def of_python(self) -> int:
+        """A value whose making holds a lock of all instances (Python 3.11)."""
+        return self.make()
+
+    @kombu_cached_property
+    def of_kombu(self) -> int:
+        """A value whose making, and each later reading, holds a lock of all instances."""
+        return self.make()
+
+
+@pytest.mark.parametrize("name", ["of_python", "of_kombu"])
+def test_a_pool_process_reads_a_property_that_a_thread_was_making_at_its_fork(name: str) -> None:
+    making = threading.Event()
+    go_on = threading.Event()
+
+    def make_slowly() -> int:
+        making.set()
+        happened(go_on, "the parent has forked")
+        return 1
+
+    thread = threading.Thread(target=getattr, args=(Shared(make_slowly), name))
+    thread.start()
+    happened(making, "a thread makes the value")
+    pid = forked(lambda: os._exit(getattr(Shared(lambda: 7), name)))
+    go_on.set()
+    joined(thread)
+    assert os.waitstatus_to_exitcode(child_ended(pid)) == 7
+
+
+@pytest.mark.parametrize("name", ["of_python", "of_kombu"])
+def test_a_thread_that_forks_while_it_makes_a_property_goes_on_in_both_processes(name: str) -> None:
+    def make() -> int:
+        pid = os.fork()
+        return 7 if pid == 0 else os.waitstatus_to_exitcode(child_ended(pid))
+
+    pid = forked(lambda: os._exit(getattr(Shared(make), name)))
+    assert os.waitstatus_to_exitcode(child_ended(pid)) == 7
 
 
 @isolates
