@@ -8,6 +8,7 @@ option goes to the broker as before. A worker with a `--parsync-...` option is a
 from __future__ import annotations
 
 import logging
+import os
 import random
 import threading
 from collections import deque
@@ -51,6 +52,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("parsync.agent")
 
+_lock = threading.Lock()
+"""Held while a client is made, changed or read."""
+# a thread of the parent may hold the lock, and does not live in the child
+os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
+
 
 class Parsync:
     """Parsync of one Celery app.
@@ -80,7 +86,6 @@ class Parsync:
         self.app = app
         self._url = url
         self._cluster = cluster
-        self._lock = threading.Lock()
         self._client: ParsyncClient | None = None
         self.options = OptionSource(app, lambda: self.client)
         # made by CELERY_LOADER: a Parsync that the app's code makes takes its place
@@ -131,14 +136,14 @@ class Parsync:
     @property
     def client(self) -> ParsyncClient:
         """The client that submits, made at the first use."""
-        with self._lock:
+        with _lock:
             if self._client is None:
                 self._client = ParsyncClient(self.settings())
             return self._client
 
     def move_to(self, url: str | None, cluster: str | None) -> tuple[str | None, str | None]:
         """Submit to another cluster from now on, for tests; return the old url and cluster."""
-        with self._lock:
+        with _lock:
             before = (self._url, self._cluster)
             client = self._client
             self._url = url

@@ -13,9 +13,13 @@ from pathlib import Path
 from subprocess import PIPE
 
 import pytest
+from celery import Celery
 from kombu.utils.objects import cached_property as kombu_cached_property
 
 import parsync_redis.worker
+from parsync_redis.client import ParsyncClient
+from parsync_redis.integration.app import Parsync
+from parsync_redis.settings import Settings
 from parsync_redis.worker.children import no_fork, start_child
 from parsync_redis.worker.isolation import guard_process
 from parsync_redis.worker.isolation.guard_process import DEAF, GuardProcess
@@ -168,6 +172,30 @@ def test_a_thread_that_forks_while_it_makes_a_property_goes_on_in_both_processes
         return 7 if pid == 0 else os.waitstatus_to_exitcode(child_ended(pid))
 
     pid = forked(lambda: os._exit(getattr(Shared(make), name)))
+    assert os.waitstatus_to_exitcode(child_ended(pid)) == 7
+
+
+def test_a_pool_process_makes_a_client_of_its_app_while_a_thread_was_making_one_at_its_fork() -> (
+    None
+):
+    parent = os.getpid()
+    making = threading.Event()
+    go_on = threading.Event()
+
+    class SlowParsync(Parsync):
+        def settings(self) -> Settings:
+            if os.getpid() == parent:
+                making.set()
+                happened(go_on, "the parent has forked")
+            return super().settings()
+
+    parsync = SlowParsync(Celery("slow"), url="redis://127.0.0.1:1/0")
+    thread = threading.Thread(target=lambda: parsync.client)
+    thread.start()
+    happened(making, "a thread makes the client")
+    pid = forked(lambda: os._exit(7 if isinstance(parsync.client, ParsyncClient) else 8))
+    go_on.set()
+    joined(thread)
     assert os.waitstatus_to_exitcode(child_ended(pid)) == 7
 
 
