@@ -282,4 +282,4 @@ def test_a_node_that_stands_still_is_down_and_its_tasks_run_elsewhere(cluster: C
     print(f"elsewhere after {(time.monotonic() - died_s) / LEASE_S:.2f} leases")
     cluster.work_until_done(ids)
     assert cluster.store.nodes(0)["dies"].state == "down"
-    assert {status.attempt for status in cluster.store.statuses(ids)} == {2}
+    assert {status.starts for status in cluster.store.statuses(ids)} == {2}
