@@ -11,7 +11,6 @@ from itertools import chain, islice
 from typing import Final
 
 from ...model.booking import Booking
-from ...model.needs import parse_needs
 from ...model.node import Notice
 from ...model.times import class_of, field_of_class
 from ...store.reads.views import read_booked, read_holds
@@ -111,9 +110,9 @@ class BookingReader:
         """Return which nodes are barred for which kinds, until the next gap."""
         booked = {*notices, *(booking.node for booking in bookings)}
         all_nodes = (node for p in self._core.view.partitions for node in p.nodes)
-        class_of_text = cache(lambda text: class_of(parse_needs(text)))
+        class_of_offer = cache(class_of)
         classes = {
-            node.name: class_of_text(node.offer.text) for node in all_nodes if node.name in booked
+            node.name: class_of_offer(node.offer) for node in all_nodes if node.name in booked
         }
         kinds = self._core.queue.kinds
         names = [

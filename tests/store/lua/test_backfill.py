@@ -12,8 +12,9 @@ from parsync_redis.inspect.explanation import explain_task
 from parsync_redis.inspect.waiting import explain_tasks
 from parsync_redis.model.booking import Booking
 from parsync_redis.model.kind import Kind
+from parsync_redis.model.needs import Resources
 from parsync_redis.model.options import Strategy
-from parsync_redis.model.times import RunTimes
+from parsync_redis.model.times import RunTimes, field_of
 from parsync_redis.scheduler.core.core import Core
 from parsync_redis.scheduler.core.large_kinds import LargeKind
 from parsync_redis.scheduler.leader.backfill import BackfillDuty
@@ -23,6 +24,7 @@ from parsync_redis.scheduler.process.membership import Membership
 from parsync_redis.store import Store
 from parsync_redis.store.cluster import ClusterConfig
 from parsync_redis.store.reads.views import read_booked, read_node_views
+from parsync_redis.store.repair.lost_leases import now_ms
 from tests.kit.driver import Driver
 from tests.kit.waiting import until
 
@@ -242,6 +244,26 @@ def test_a_scheduler_reads_bookings_and_run_times_when_a_tick_says_so(
     backfill.heard = False
     backfill.work(LEASE_S + 2)
     assert not core.queue.barred.bookings
+
+
+def test_a_scheduler_judges_a_node_with_devices_that_leaves(drive: Driver) -> None:
+    offer = Resources.of(2, devices={"gpu": ["0", "1"]})
+    drive.run(drive.commands.register_node(0, "n1", 0, 1.0, offer.text))
+    leaves_ms = now_ms(drive.store) + 100_000
+    drive.run(drive.commands.set_node(0, "n1", "until", 1, str(leaves_ms)))
+    drive.submit("w1")
+    core = Core("s2", 1, Strategy.QUALITY, 1.5, np.random.default_rng(1))
+    core.on_nodes(0, drive.store.nodes(0).values(), 1)
+    core.on_took(drive.run(drive.commands.take("s2")))
+    core.plan()
+    backfill = BookingReader(drive.store, core, 0.5, LEASE_S)
+    barred = list[frozenset[str]]()
+    for number, ms in enumerate((0.0, 1000.0, 3_600_000.0)):
+        if ms:
+            learn(drive, field_of("work", offer), ms)
+        backfill.work(number * (LEASE_S + 1))
+        barred.append(core.queue.barred.of(Kind.of("work slots=1")))
+    assert barred == [{"n1"}, frozenset(), {"n1"}], "unknown, short and long run times there"
 
 
 def test_a_scheduler_finds_the_large_kinds_only_when_the_leader_asks(drive: Driver) -> None:

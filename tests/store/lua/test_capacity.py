@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from parsync_redis.errors import BrokenContract
-from parsync_redis.model.needs import Resources
+from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.node import Node
+from parsync_redis.scheduler.core.partition import PartitionCopy
 from parsync_redis.store.repair.repair import repair_partition
 from tests.kit.driver import Driver
 from tests.kit.oracle.audit import audit
@@ -90,6 +91,22 @@ def test_an_amount_below_what_is_held_gives_nothing_until_enough_is_back(node: D
     give(node, "")
     assert node.hash("left")["n1"] == "gpu=1 mem=11"
     assert audit(node.store) == []
+
+
+@pytest.mark.parametrize("asked", ["mem=0", "gpu=0 mem=0", "mem=1", "gpu=1", "gpu=0"])
+def test_a_scheduler_and_a_claim_agree_on_a_node_that_holds_more_than_it_gives(
+    node: Driver, asked: str
+):
+    node.held("a", "1@1", slots=(0,), needs="slots=1 mem=5")
+    give(node, "mem=3")
+    copy = PartitionCopy(0)
+    copy.set_nodes(node.store.nodes(0).values(), 1)
+    snapshot = node.run(node.commands.read_partition(0))
+    copy.set_free(snapshot.bits, snapshot.left, snapshot.version)
+    needs = f"slots=1 {asked}"
+    seats = len(copy.seats(parse_needs(needs)).leads)
+    word = node.commit("b", "1@2", slots=(1,), needs=needs).word
+    assert (seats > 0, word) in ((False, "short"), (True, "held"))
 
 
 def test_a_scheduler_hears_of_amounts_that_change_with_the_capacity(node: Driver):
