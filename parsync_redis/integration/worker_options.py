@@ -101,7 +101,7 @@ WORKER_OPTIONS: Final[tuple[tuple[tuple[str, ...], dict[str, Any]], ...]] = (
         {
             "type": float,
             "metavar": "SECONDS",
-            "help": "Recall the newest runs beyond its capacity after so long; default: never.",
+            "help": "Recall runs beyond its capacity after so long; default: never.",
         },
     ),
     (

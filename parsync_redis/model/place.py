@@ -68,6 +68,11 @@ class Place:
         return self.slots[0]
 
     @property
+    def attempt_number(self) -> int:
+        """Return how often the task was taken in its life, without takes that were undone."""
+        return int(self.attempt.partition("@")[0])
+
+    @property
     def devices(self) -> dict[str, list[int]]:
         """Return {kind: indexes} of the devices that the attempt holds."""
         return read_devices(self.asked)

@@ -2,7 +2,7 @@
 
 A node declares the most CPUs that its machine ever has, a slot each. Once a second it asks how many
 there are, and tells the store if that has changed. If it has held more runs than its capacity for a
-while, it recalls the newest of them: their tasks go back, and are placed anew.
+while, it recalls some of them, as a worker does: their tasks go back, and are placed anew.
 """
 
 from collections.abc import Mapping, Sequence
@@ -132,14 +132,14 @@ class Harvest:
         node.note_runs(now_s)
 
     def recall(self, now_s: float) -> Sequence[Place]:
-        """Recall runs beyond a capacity for too long, the newest first; return them."""
+        """Recall runs beyond a capacity for too long, as a worker does; return them."""
         recalled = list[Place]()
         for node in self.nodes.values():
             if now_s >= node.over_s + SHRINK_AFTER_S:
                 runs = node.runs.values()
-                newest = node.spec.capacity.newest_beyond(runs, runs, node.spec.offer)
-                recalled += [run.place for run in newest]
-                for run in newest:
+                beyond = node.spec.capacity.runs_beyond(runs, runs, node.spec.offer)
+                recalled += [run.place for run in beyond]
+                for run in beyond:
                     self.on_ended(run.place, now_s)
         for place in recalled:
             self._store.run(self._store.commands.requeue([(place, SHRUNK)], "recalled"))

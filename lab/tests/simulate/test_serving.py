@@ -179,6 +179,12 @@ def test_a_node_that_shrinks_recalls_its_newest_runs_after_a_while() -> None:
     assert measure.latencies_s == pytest.approx([101.0, 100.0, 191.0, 190.0], abs=0.3)
 
 
+def test_a_node_that_shrinks_again_recalls_a_run_that_was_not_recalled_yet() -> None:
+    machine = CpuTrace([0, 30, 60, 90, 200], [3, 2, 3, 2, 3], 1200.0)
+    tasks = [ModelRequest(5.0 * number, "M1", 300.0) for number in range(3)]
+    assert on_machines(tasks, machine).measure.recalls == {"2": 1, "1": 1}
+
+
 def test_a_node_that_shrinks_for_a_moment_recalls_nothing() -> None:
     machine = CpuTrace([0, 30, 38], [4, 2, 4], 1200.0)
     replay = on_machines([ModelRequest(0.0, "M1", 60.0)] * 4, machine)

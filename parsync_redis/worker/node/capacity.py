@@ -66,13 +66,13 @@ class NodeCapacity:
         return self._lacking([*going, run], offer).keys().isdisjoint(_amounts(run))
 
     def to_recall(self, store: Store, going: Collection[Run], offer: Resources) -> list[Run]:
-        """Return the newest runs beyond the capacity, if the node has held too much for too long.
+        """Return the runs beyond the capacity, if the node has held too much for too long.
 
         Tasks with interruptible=False are left out. Runs that end already do not count.
         """
         if not self._is_exceeded(going, offer):
             return []
-        runs = sorted(_staying(going), key=lambda run: run.place.since_ms)[-MAX_BATCH:]
+        runs = _in_order(_staying(going))[:MAX_BATCH]
         ids = [run.place.task for run in runs]
         records = store.run(store.commands.read_tasks(ids, extras=False))
         interruptible = [
@@ -80,18 +80,21 @@ class NodeCapacity:
             for run, record in zip(runs, records, strict=True)
             if record.line and is_interruptible(record.line.kind)
         ]
-        return self.newest_beyond(going, interruptible, offer)
+        return self.runs_beyond(going, interruptible, offer)
 
-    def newest_beyond(
+    def runs_beyond(
         self, going: Collection[Run], recallable: Iterable[Run], offer: Resources
     ) -> list[Run]:
-        """Return the newest runs without which the node would hold no more than its capacity.
+        """Return runs without which the node would hold no more than its capacity.
+
+        Tasks with the fewest attempts come first, of these the newest runs. So a task that was
+        recalled before is recalled again only if no other run would do.
 
         recallable: the runs to choose from.
         """
         staying = _staying(going)
         recalled = list[Run]()
-        for run in sorted(recallable, key=lambda run: run.place.since_ms, reverse=True):
+        for run in _in_order(recallable):
             if not self._lacking(staying, offer).keys().isdisjoint(_amounts(run)):
                 recalled.append(run)
                 staying.remove(run)
@@ -119,6 +122,11 @@ class NodeCapacity:
 
 def _staying(going: Iterable[Run]) -> list[Run]:
     return [run for run in going if not run.ending]
+
+
+def _in_order(runs: Iterable[Run]) -> list[Run]:
+    """Return runs in the order in which they are recalled."""
+    return sorted(runs, key=lambda run: (run.place.attempt_number, -run.place.since_ms))
 
 
 def _amounts(run: Run) -> dict[str, int]:

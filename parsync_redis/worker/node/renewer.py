@@ -284,7 +284,7 @@ class Renewer:
         return all(taken)
 
     def _shrink(self, store: Store) -> None:
-        """Recall the newest runs beyond the capacity, if that has lasted too long."""
+        """Recall runs beyond the capacity, if that has lasted too long."""
         node = self._node
         spec = node.spec
         beyond = spec.capacity.to_recall(store, node.runs.going(), spec.offer)

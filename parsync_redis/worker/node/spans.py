@@ -166,8 +166,7 @@ def read_tasks(store: Store, begun_runs: Sequence[BegunRun]) -> Sequence[BegunRu
         store.statuses([run.place.task for run in begun_runs]) if begun_runs else [],
         strict=True,
     ):
-        number = begun.place.attempt.partition("@")[0]
-        if (str(task.attempt), task.node) == (number, begun.place.node):
+        if (task.attempt, task.node) == (begun.place.attempt_number, begun.place.node):
             begun.task = task
     return begun_runs
 

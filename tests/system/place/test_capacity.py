@@ -56,6 +56,10 @@ class Worker(OfferingWorker):
     def start(self, id: str, *slots: int, **options: Any) -> Run:
         """Claim slots for a task that this node runs."""
         self.drive.submit(id, {"slots": len(slots), **options})
+        return self.resume(id, *slots)
+
+    def resume(self, id: str, *slots: int) -> Run:
+        """Claim slots for a task that waits, and run it on this node."""
         place = self.drive.held(id, self.drive.take()[id], slots=slots)
         assert self.drive.start(place) == "ok"
         run = Run(place)
@@ -216,6 +220,30 @@ def test_the_newest_runs_beyond_the_capacity_are_recalled_after_a_while(
     worker.renew()
     assert worker.signals[-1] == ("oldest", "SIGTERM")
     assert "kept" not in {id for id, _ in worker.signals}, "an uninterruptible task goes on"
+    monkeypatch.undo()
+    worker.agent.stop()
+
+
+def test_a_task_that_was_recalled_is_recalled_again_only_if_no_other_run_would_do(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Worker(store, shrink_after_s=10.0)
+    worker.register()
+    worker.start("older", 0)
+    recalled = worker.start("recalled", 1)
+    requeue = store.commands.requeue([(recalled.place, "n1 shrank")], "recalled")
+    assert store.run(requeue) == ["pending"]
+    assert worker.drive.release(recalled.place) == "freed"
+    worker.agent.node.runs.drop([recalled])
+    worker.resume("recalled", 1)
+    now_s = time.monotonic()
+    for slots, signals in ((1, ["older"]), (0, ["older", "recalled"])):
+        worker.say(f"slots={slots}")
+        for after_s in (0, 11):
+            monkeypatch.setattr(time, "monotonic", lambda s=now_s + after_s: s)
+            worker.renew()
+        now_s += 11
+        assert [id for id, signal in worker.signals if signal == "SIGTERM"] == signals, slots
     monkeypatch.undo()
     worker.agent.stop()
 
