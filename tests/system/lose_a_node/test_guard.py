@@ -316,7 +316,7 @@ def test_a_guard_needs_no_file_after_its_start(
     try:
         guarded.isolation.begin()
         shutil.rmtree(package)
-        guarded.renewed(1.0)
+        guarded.renewed(6.0)
         until(lambda: guarded.state == "suspect", "the guard renews, and judges the worker")
         alive = guarded.store.keys.partition(0, "alive")
         guarded.store.client.set(alive, "of another type")
