@@ -237,7 +237,7 @@ class Wordless(Exception):
         (Wordless(), "Wordless"),
     ],
 )
-def test_whatever_a_function_raises_is_a_failure_and_its_thread_goes_on(
+def test_any_error_of_a_function_is_a_failure_and_its_thread_goes_on(
     error: BaseException, flaw: str
 ) -> None:
     def ask() -> str:
