@@ -8,16 +8,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from parsync_redis.errors import InvalidInput
+from parsync_redis.settings import Settings
+from parsync_redis.store.store import Store
 from parsync_redis.worker.isolation.machine import Isolation
+from parsync_redis.worker.node import agent as agent_module
 from parsync_redis.worker.node import sources
+from parsync_redis.worker.node.agent import Agent
+from parsync_redis.worker.node.capacity import NodeCapacity
 from parsync_redis.worker.node.node_state import AgentState
 from parsync_redis.worker.node.notices import METADATA_VARIABLE, notice_source, read_leaving
 from tests.kit.waiting import joined
@@ -256,3 +263,33 @@ def test_a_node_tells_its_notice_again_with_its_next_incarnation(node: AgentStat
     assert node.owes_notice
     node.take_notice("")
     assert not node.owes_notice, "the incarnation has told nothing"
+
+
+def test_a_source_is_asked_no_more_often_while_its_worker_shuts_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A warm shutdown may take hours, and a cloud may refuse a machine that asks too often."""
+    monkeypatch.setattr(agent_module, "INTERVAL_S", 3600.0)
+    monkeypatch.setattr(agent_module, "CAPACITY_INTERVAL_S", 3600.0)
+    asked = list[str]()
+    asked_again = threading.Event()
+
+    def ask() -> str:
+        name = threading.current_thread().name
+        if name in asked:
+            asked_again.set()
+        asked.append(name)
+        return ""
+
+    settings = Settings()
+    no_port: Any = None
+    node_spec = replace(spec({}), notice=ask, capacity=NodeCapacity(ask))
+    agent = Agent(settings, Store.from_url(settings.url, settings.cluster), node_spec, no_port)
+    agent.node.leave()
+    for source in agent.node.sources:
+        source.start()
+    assert not asked_again.wait(1.0)
+    agent.node.stop()
+    for source in agent.node.sources:
+        joined(source)
+    assert sorted(asked) == ["parsync-capacity", "parsync-notice"]

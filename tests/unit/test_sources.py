@@ -4,6 +4,7 @@ import logging
 import re
 import sys
 import time
+from asyncio import CancelledError
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +17,7 @@ from parsync_redis import InvalidInput
 from parsync_redis.worker.node import sources
 from parsync_redis.worker.node.process_limits import limits_text
 from parsync_redis.worker.node.sources import (
+    MAX_FAILURES,
     MAX_SOURCE_BYTES,
     SILENT_S,
     SourceReader,
@@ -218,6 +220,67 @@ def test_the_third_failure_in_a_row_is_logged_once_and_the_next_answer_ends_it(
     assert source.flaw == ""
     assert texts == ["slots=6", "slots=5"]
     assert caplog.messages[1:] == ["capacity of n1: the source answers again"]
+
+
+class Wordless(Exception):
+    """An error that has no text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "flaw"),
+    [
+        (SystemExit(3), "SystemExit: 3"),
+        (CancelledError(), "CancelledError"),
+        (Wordless(), "Wordless"),
+    ],
+)
+def test_any_error_of_a_function_is_a_failure_and_its_thread_goes_on(
+    error: BaseException, flaw: str
+) -> None:
+    def ask() -> str:
+        raise error
+
+    source = reader(ask)
+    for _ in range(MAX_FAILURES):
+        assert not source.ask()
+    assert source.flaw == flaw
+
+
+def test_a_module_that_ends_the_program_is_refused_as_a_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site_script.py").write_text("import sys\nsys.exit(0)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(InvalidInput, match="site_script cannot be imported: SystemExit: 0"):
+        source_of("--parsync-capacity", "site_script:text")
+
+
+def test_a_source_that_is_silent_and_fails_each_time_is_logged_as_silent_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "parsync.agent")
+    clock_s = [100.0]
+    errors = [TimeoutError("no name server")] * 2
+
+    def ask() -> str:
+        clock_s[0] += SILENT_S + 1
+        source.watch()
+        if errors:
+            raise errors.pop()
+        return "slots=6"
+
+    source = reader(ask)
+    monkeypatch.setattr(time, "monotonic", lambda: clock_s[0])
+    silent = "capacity of n1: the source has not answered for 5 s, and its last text stands"
+    for answers in (False, False, True):
+        assert source.ask() is answers
+        source.watch()
+    assert caplog.messages == [silent, "capacity of n1: the source answers again"]
+    assert source.ask()
+    assert caplog.messages[2:3] == [silent], "it answered in between"
 
 
 def test_a_source_that_hangs_has_a_flaw_meanwhile_and_the_log_says_so_once(

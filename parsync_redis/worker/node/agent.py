@@ -104,7 +104,7 @@ class Agent:
                 capacity.source,
                 CAPACITY_INTERVAL_S,
                 capacity.take,
-                node.wait,
+                node.wait_until_stopped,
                 lambda: node.stopped,
             )
         sources = [capacity.reader] if capacity.reader else []
@@ -115,7 +115,7 @@ class Agent:
                     spec.notice,
                     INTERVAL_S,
                     node.take_notice,
-                    node.wait,
+                    node.wait_until_stopped,
                     lambda: node.stopped,
                 )
             )

@@ -150,6 +150,10 @@ class AgentState:
         else:
             self._woken.wait(pause_s)
 
+    def wait_until_stopped(self, pause_s: float) -> None:
+        """Wait until the pause is over or the threads must end. A shutdown makes it no shorter."""
+        self._stopped.wait(pause_s)
+
     def wait_for_runs(self, pause_s: float) -> None:
         """Wait as `wait` does, but longer while nothing runs."""
         self.wait(pause_s if len(self.runs) else max(pause_s, LEAVING_S))

@@ -106,7 +106,7 @@ def checked_url(flag: str, text: str) -> str:
 def _function_of(where: str, module_name: str, name: str) -> TextSource:
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InvalidInput(
             f"{where}: module {module_name} cannot be imported: {type(error).__name__}: {error}"
         ) from None
@@ -135,7 +135,7 @@ class SourceReader(Duty):
     name: the name of the thread.
     asked: set once the source was asked for the first time.
     take: takes a text; a ValueError says that the text cannot be read, and counts as a failure.
-    wait: waits so many seconds, less if the node stops.
+    wait: waits so many seconds, less if the node has stopped.
     is_over: whether the node has stopped.
     """
 
@@ -158,28 +158,29 @@ class SourceReader(Duty):
         self._failures = 0
         self._why = ""
         self._asked_s = 0.0
-        self._is_silent = False
+        self._was_silent = False  # and the log has said so
 
     def watch(self) -> None:
-        """Log once that the source does not answer; another thread calls this."""
-        asked_s = self._asked_s
-        is_silent = bool(asked_s) and time.monotonic() - asked_s > SILENT_S
-        if is_silent and not self._is_silent:
+        """Log that the source does not answer, once until it answers; another thread calls this."""
+        if self._is_silent and not self._was_silent:
+            self._was_silent = True
             log.warning(
                 "%s: the source has not answered for %g s, and its last text stands",
                 *(self.name, SILENT_S),
             )
-        self._is_silent = is_silent
+
+    @property
+    def _is_silent(self) -> bool:
+        """True if the source has been asked, and has not answered for too long."""
+        asked_s = self._asked_s
+        return bool(asked_s) and time.monotonic() - asked_s > SILENT_S
 
     @property
     def flaw(self) -> str:
         """Why the source is of no use now: its last failures or its silence; '' if it is well."""
-        asked_s = self._asked_s
         if self._failures >= MAX_FAILURES:
             return self._why
-        if asked_s and time.monotonic() - asked_s > SILENT_S:
-            return f"it has not answered for {SILENT_S:g} s"
-        return ""
+        return f"it has not answered for {SILENT_S:g} s" if self._is_silent else ""
 
     def work(self) -> None:
         """Ask until the node stops."""
@@ -192,21 +193,25 @@ class SourceReader(Duty):
         self._asked_s = time.monotonic()
         try:
             self._take(self._source())
-        # a function may raise anything, and must not end the thread
-        except Exception as error:
+        # a function may raise anything, also SystemExit, and must not end the thread
+        except BaseException as error:
             self._fail(error)
             return False
         finally:
             self._asked_s = 0.0
             self.asked.set()
-        if self._failures >= MAX_FAILURES:
+        if self._failures >= MAX_FAILURES or self._was_silent:
             log.info("%s: the source answers again", self.name)
         self._failures = 0
+        self._was_silent = False
         return True
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         """Note a failure; log the last of MAX_FAILURES in a row."""
-        text = safe_url(" ".join(str(error).split()))[:200]
+        try:
+            text = safe_url(" ".join(str(error).split()))[:200]
+        except Exception:  # the error of a function may have no text
+            text = ""
         self._why = f"{type(error).__name__}: {text}" if text else type(error).__name__
         self._failures += 1
         if self._failures == MAX_FAILURES:
