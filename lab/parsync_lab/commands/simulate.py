@@ -91,6 +91,16 @@ Sharpness = Annotated[
 Length = Annotated[
     float | None, _number("--length", "The share of the experiment's time that is simulated.")
 ]
+SimPrefer = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prefer",
+        help=(
+            "A wish of each task: pack, spread, score or fresh (repeat); not for every experiment."
+        ),
+        show_default=False,
+    ),
+]
 Scale = Annotated[float, typer.Option("--scale", help="Factor by which S, R and K are smaller.")]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same result.json.")]
 Repeat = Annotated[
@@ -126,6 +136,7 @@ def _experiment(
     amplifier: Amplifier = None,
     sharpness: Sharpness = None,
     length: Length = None,
+    prefer: SimPrefer = None,
     scale: Scale = 0.1,
     seed: Seed = 1,
     repeat: Repeat = 1,
@@ -150,6 +161,7 @@ def _experiment(
         "amplifier": amplifier,
         "sharpness": sharpness,
         "length": length,
+        "prefer": prefer,
         "scale": scale,
         "seed": seed,
     }
@@ -190,6 +202,7 @@ def _trace(
     amplifier: Amplifier = None,
     sharpness: Sharpness = None,
     length: Length = None,
+    prefer: SimPrefer = None,
     scale: Scale = 0.1,
     seed: Seed = 1,
     repeat: Repeat = 1,
@@ -215,6 +228,7 @@ def _trace(
         "amplifier": amplifier,
         "sharpness": sharpness,
         "length": length,
+        "prefer": prefer,
         "scale": scale,
         "seed": seed,
     }

@@ -11,6 +11,7 @@ from parsync_redis.model.kind import Kind
 from parsync_redis.model.node import Node
 from parsync_redis.model.options import ONE_SLOT
 from parsync_redis.model.place import GiveBack, Place
+from parsync_redis.model.preferences import preferences_text
 from parsync_redis.model.replies import Snapshot
 from parsync_redis.model.task import Taken
 from parsync_redis.store.reference.leases import NodeRecord as Record
@@ -19,8 +20,7 @@ from parsync_redis.store.reference.store import MemoryStore, Partition, Queue
 
 from .parameters import SIM_NODE_SLOTS, Parameters
 
-WORK_KIND: Final = Kind("work", ONE_SLOT.text)
-JOB: Final = Job(WORK_KIND.text, b"")
+WORK_NAME: Final = "work"
 
 
 class SimCluster:
@@ -35,6 +35,8 @@ class SimCluster:
         # a heap of (end, sequence number, group, place)
         self._running: list[tuple[float, int, int, Place]] = []
         self._started = 0
+        self._prefer = preferences_text(parameters.prefer)
+        self._job = Job(Kind(WORK_NAME, ONE_SLOT.text, prefer=self._prefer).text, b"")
         for p, name, slots, score in _nodes(parameters, rng):
             self.store.run(self.store.commands.register_node(p, name, 0, score, f"slots={slots}"))
             self.score[name] = score
@@ -45,16 +47,12 @@ class SimCluster:
             [_as_node(node) for node in partition.nodes.values()] for partition in self.partitions
         ]
 
-    def submit(self, group: int, id: str, at_s: float, slots: int = 1, prefer: str = "") -> None:
-        """Submit a task of a group; tasks of several slots have a task name of their own.
-
-        prefer: its soft rules, as a kind has them, 'pack,score'.
-        """
+    def submit(self, group: int, id: str, at_s: float, slots: int = 1) -> None:
+        """Submit a task of a group; tasks of several slots have a task name of their own."""
         self.store.now_ms = round(at_s * 1000)
-        job = JOB
-        if slots > 1 or prefer:
-            name = WORK_KIND.name if slots == 1 else f"work{slots}"
-            job = Job(Kind(name, f"slots={slots}", prefer=prefer).text, b"")
+        job = self._job
+        if slots > 1:
+            job = Job(Kind(f"work{slots}", f"slots={slots}", prefer=self._prefer).text, b"")
         self.queues[group].admit(id, job)
 
     def waiting(self, group: int) -> int:
@@ -70,7 +68,7 @@ class SimCluster:
 
     def take_all(self, group: int, scheduler: str, count: int) -> list[Taken]:
         """Take up to `count` of a group's tasks, whatever its schedulers see."""
-        return list(self.queues[group].took(scheduler, [(WORK_KIND.text, count)]).tasks)
+        return list(self.queues[group].took(scheduler, [(self._job.kind, count)]).tasks)
 
     def read(self, p: int, version: int) -> Snapshot:
         """Return a partition's snapshot."""

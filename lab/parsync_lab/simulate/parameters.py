@@ -1,11 +1,12 @@
 """The parameters of a simulation, checked: the paper's names, and their values at a scale."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Final
 
 from parsync_redis.errors import InvalidInput
+from parsync_redis.model.preferences import preferences_text
 from parsync_redis.placement.strategy import EMA_WEIGHT
 
 from ..flags import check_flag
@@ -20,6 +21,9 @@ MOST_GAP_S: Final = 3600.0
 
 PAPER_SHARPNESS: Final = 0.7
 """The sharpness with which the paper's experiments sample slots by score; see decision 0018."""
+
+SIMULATED_RULES: Final = ("pack", "spread", "score", "fresh")
+"""The wishes that tell simulated nodes apart."""
 
 OF_ALL: Final = frozenset({"scale", "seed"})
 OF_SIMULATION: Final = OF_ALL | {
@@ -38,6 +42,7 @@ OF_SIMULATION: Final = OF_ALL | {
     "amplifier",
     "sharpness",
     "length",
+    "prefer",
 }
 """Parameters of every experiment and of one run of the simulation (simulation.py)."""
 
@@ -76,7 +81,8 @@ class Parameters:
     task holds its slot), amplifier A = N * K / R with K the claims that one scheduler can make in a
     second. tau_s and ema are adaptive's, sharpness the dice's (placement/strategy.py). length: the
     share of the experiment's time that is simulated. trace and load are those of a replayed trace:
-    a file, and the share of slots and schedulers that is busy. Scaling down shrinks S, R and K
+    a file, and the share of slots and schedulers that is busy. prefer: the wishes of each task,
+    of SIMULATED_RULES. Scaling down shrinks S, R and K
     together, and keeps R * d / S, G / d, N, P and A. Raises InvalidInput.
     """
 
@@ -99,6 +105,7 @@ class Parameters:
     load: float = 0.8
     scale: float = 0.1
     seed: int = 1
+    prefer: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         check_flag(
@@ -129,6 +136,13 @@ class Parameters:
         check_flag("--load", self.load, 0.001, 10, "above 0 and at most 10")
         check_flag("--scale", self.scale, 0.0001, 1, "above 0 and at most 1")
         check_flag("--seed", self.seed, 0, 2**63 - 1, "a whole number, 0 or more")
+        preferences_text(self.prefer)
+        for rule in self.prefer:
+            if rule not in SIMULATED_RULES:
+                raise InvalidInput(
+                    f"--prefer {rule} has no meaning here: simulated nodes have slots and a score "
+                    f"only, so the rules are {', '.join(SIMULATED_RULES)}"
+                )
         if self.partitions < self.schedulers:
             raise InvalidInput(
                 f"--schedulers {self.schedulers} is more than --partitions {self.partitions}: each "

@@ -74,9 +74,7 @@ class Simulation:
             for arrival in load.until(now_s):
                 self._arrived += 1
                 self._arrivals[f"t{self._arrived}"] = arrival
-                cluster.submit(
-                    group, f"t{self._arrived}", arrival.at_s, arrival.slots, arrival.prefer
-                )
+                cluster.submit(group, f"t{self._arrived}", arrival.at_s, arrival.slots)
         self.measure.see_views(now_s, self.schedulers)
         plans: list[tuple[float, int, SimScheduler, Plan]] = []
         for turn, i in enumerate(self.rng.permutation(len(self.schedulers)).tolist()):

@@ -10,12 +10,11 @@ from .parameters import Phase
 
 
 class Arrival(NamedTuple):
-    """A task: its arrival, its run time, its number of slots, and its preferences, 'pack,score'."""
+    """A task: its arrival, its run time, and its number of slots."""
 
     at_s: float
     runs_s: float
     slots: int = 1
-    prefer: str = ""
 
 
 class Load(Protocol):

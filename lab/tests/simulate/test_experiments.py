@@ -233,10 +233,8 @@ def test_runs_that_are_compared_have_the_same_nodes_and_the_same_arrivals(
             super().__init__(*args)
             clusters.append((self.score, []))
 
-        def submit(
-            self, group: int, id: str, at_s: float, slots: int = 1, prefer: str = ""
-        ) -> None:
-            super().submit(group, id, at_s, slots, prefer)
+        def submit(self, group: int, id: str, at_s: float, slots: int = 1) -> None:
+            super().submit(group, id, at_s, slots)
             clusters[-1][1].append(at_s)
 
     monkeypatch.setattr(simulation, "SimCluster", Seen)
@@ -277,6 +275,18 @@ def test_an_experiment_has_the_cases_that_were_asked_for(trace: Path) -> None:
     assert summary["fine, incremental, N=16"]["jobs"]["mean"] > 40, (
         "ten times as many as by default"
     )
+
+
+def test_tasks_of_an_experiment_prefer_what_was_asked_for(trace: Path) -> None:
+    for name in ("strategies", "trace"):
+        scores = []
+        for prefer in ((), ("score",)):
+            result = run(name, trace, strategy=SimStrategy.LATENCY, prefer=prefer).result
+            assert result["parameters"]["prefer"] == prefer
+            first_phase = next(iter(result["summary"]["latency"].values()))
+            means = [group["score_mean"]["mean"] for group in first_phase.values()]
+            scores.append(sum(means) / len(means))
+        assert scores[1] > scores[0] + 0.2, "`score` decides before the freshness of a partition"
 
 
 def test_a_result_says_what_each_run_used_and_not_what_none_did(trace: Path) -> None:

@@ -46,6 +46,9 @@ def refused(*words: str) -> str:
         (["--repeat", "0"], "--repeat 0 is not valid"),
         (["--strategy", "best"], "--strategy 'best' is not known: known are latency, quality"),
         (["--sync", "never"], "--sync 'never' is not known: known are parsync, state, same"),
+        (["--prefer", "pak"], "unknown preference 'pak': known are pack"),
+        (["--prefer", "pack", "--prefer", "pack"], "preference 'pack' is given twice"),
+        (["--prefer", "zone=a"], "--prefer zone=a has no meaning here: simulated nodes have slots"),
         (["--schedulers", "1"], "--schedulers 1 cannot be split into the groups"),
     ],
 )
@@ -68,6 +71,7 @@ def test_a_bad_parameter_is_named_with_what_would_be_right(words: list[str], sai
             ["extra-slots", "--slots", "100"],
             "--slots has no meaning for extra-slots: it takes --schedulers",
         ),
+        (["omega", "--prefer", "pack"], "--prefer has no meaning for omega"),
         (["staleness", "--length", "2"], "--length has no meaning for staleness"),
         (["omega", "--schedulers", "33"], "--schedulers 33 is more than --partitions 32"),
         (

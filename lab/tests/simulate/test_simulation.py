@@ -246,11 +246,18 @@ def test_four_schedulers_that_pack_lose_fewer_claims_when_the_last_rule_gives_wa
     """60 nodes of 10 slots, three quarters in use, and four schedulers that act at the same ticks."""
     monkeypatch.setattr(claim_outcomes, "MAX_WIDTH", most)
     parameters = Parameters(
-        schedulers=4, partitions=8, slots=600, rate=225.0, scale=1.0, amplifier=8.0, sharpness=4.0
+        schedulers=4,
+        partitions=8,
+        slots=600,
+        rate=225.0,
+        scale=1.0,
+        amplifier=8.0,
+        sharpness=4.0,
+        prefer=["pack"],
     )
     rng = np.random.default_rng(1)
     starts_s = np.sort(rng.uniform(0, 30, 6750)).tolist()
-    tasks = [Arrival(at_s, float(rng.exponential(2.0)), prefer="pack") for at_s in starts_s]
+    tasks = [Arrival(at_s, float(rng.exponential(2.0))) for at_s in starts_s]
     simulation = Simulation(
         parameters, [SchedulerGroup("all", 4)], [Listed(tasks)], np.random.SeedSequence(1)
     )

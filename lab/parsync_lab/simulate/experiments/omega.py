@@ -38,7 +38,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "duration_s": RUNS_S,
     "slots": round(RATE * RUNS_S / UTILISATION),
 }
-USES: Final = OF_SIMULATION - {"scale", "gap_s", "amplifier", "sync"}
+USES: Final = OF_SIMULATION - {"scale", "gap_s", "amplifier", "sync", "prefer"}
 
 
 def runs(parameters: Parameters, chosen: Sequence[str]) -> list[SimRun]:

@@ -14,7 +14,7 @@ from ..workload import Poisson
 
 TITLE = "Staleness: mean G/2, range G(n-1)/2n to G(n+1)/2n with n rounds a gap"
 DEFAULTS: Final[Mapping[str, Any]] = {"schedulers": 1}
-USES: Final = OF_SIMULATION - {"length"}
+USES: Final = OF_SIMULATION - {"length", "prefer"}
 STALENESS_SCHEDULERS: Final = (1, 2, 4, 10, 20)
 GAPS: Final = 8
 STALENESS_LOAD: Final = 0.5
