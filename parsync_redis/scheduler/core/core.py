@@ -133,8 +133,8 @@ class Core:
         A change of a capacity keeps the epoch, so that no claim is lost by it.
         """
         copy = self.view.partitions[partition]
-        known = {node.name: node.capacity for node in copy.nodes}
-        if epoch != copy.epoch or known != {node.name: node.capacity for node in nodes}:
+        capacities = {node.name: node.capacity for node in copy.nodes}
+        if epoch != copy.epoch or capacities != {node.name: node.capacity for node in nodes}:
             self.on_nodes(partition, nodes, epoch)
 
     def on_names(self, digest: str, names: Collection[str]) -> None:

@@ -197,16 +197,16 @@ class PlanRunner:
                 self._store, f"{self._store.keys.queue('tasks', took.shard)} {task}", why, b""
             )
 
-    def _read_nodes(self, due: list[int], again: list[int]) -> None:
+    def _read_nodes(self, due: list[int], to_check: list[int]) -> None:
         """Read the nodes of these partitions, each epoch before the nodes.
 
         So the nodes are at least as new as the epoch. Records that cannot be read are left out, and
         repaired.
 
-        due, again: as `read_nodes` and `check_nodes` of a plan.
+        due, to_check: as `read_nodes` and `check_nodes` of a plan.
         """
         keys = self._store.keys
-        partitions = [*due, *again]
+        partitions = [*due, *to_check]
         reads: list[tuple[Any, ...]] = []
         for p in partitions:
             reads.append(("hget", keys.partition(p, "meta"), "epoch"))
