@@ -111,7 +111,8 @@ class Demand(Fresh):
     """The slots and machines that waiting tasks want.
 
     machines: null if none is described.
-    idle_nodes: the nodes like the machine that have held nothing for five minutes, and could go.
+    idle_nodes: the nodes like the machine that have held nothing for five minutes, and could go: a
+        node in the warm set of a key of running tasks stays.
     """
 
     waiting_tasks: int

@@ -8,7 +8,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any, Final
 
 from ..model.devices import fold, whole_of
@@ -19,13 +20,17 @@ from ..model.needs import (
     Resources,
     are_needs,
     parse_needs,
+    queue_label,
+    without,
 )
 from ..model.taints import offered_taints
 from ..model.views import KindView, NodeView
 from ..placement.columns import Columns
-from ..placement.fits import fits
+from ..placement.fits import fits, fitting
+from ..placement.preferences.ring import NodeRing, RingNodes, hashes_of
 from ..placement.reasons import reason_class
 from ..placement.rules.labels import LabelsRule
+from ..store.reads.accounts import WarmKey
 from .survey import Survey
 
 MOST_SHAPES: Final = 100
@@ -109,10 +114,15 @@ class Machine:
 
 def _needs_of_machine(needs: Resources) -> Resources:
     """Return needs without what a machine does not decide: queues, and other tasks."""
+    return _without_others(without(needs, QUEUE_LABEL))
+
+
+def _without_others(needs: Resources) -> Resources:
+    """Return needs without what other tasks decide."""
     labels = [
         (name, value)
         for name, value in needs.labels
-        if name == TAINT_LABEL or not (name == QUEUE_LABEL or name.startswith(RESERVED_PREFIX))
+        if name == TAINT_LABEL or not name.startswith(RESERVED_PREFIX)
     ]
     return Resources.made(needs.slots, needs.amounts, labels)
 
@@ -125,6 +135,20 @@ def _offer_of(node: NodeView) -> Resources:
     ]
     amounts = [(name, round(1000 * amount)) for name, amount in node.resources.items()]
     return Resources.made(node.slots, amounts, labels)
+
+
+def _offer_with_queues(node: NodeView) -> Resources:
+    """Return what a node offers, with the queues that its worker consumes."""
+    offer = _offer_of(node)
+    queues = map(queue_label, node.queues)
+    return Resources.made(offer.slots, offer.amounts, [*offer.labels, *queues])
+
+
+def _given_by(node: NodeView) -> Resources:
+    """Return what a node can give now of its slots and amounts."""
+    capacity = dict(node.capacity)
+    slots = int(capacity.pop("slots", node.slots))
+    return _offer_of(replace(node, slots=slots, resources={**node.resources, **capacity}))
 
 
 def _different(nodes: Iterable[NodeView]) -> list[tuple[NodeView, Resources]]:
@@ -160,29 +184,59 @@ def _node_class(
 def _idle_nodes(survey: Survey, nodes: Sequence[NodeView]) -> list[str]:
     """Return which of these nodes could go: those that have been idle for long.
 
-    A node that is kept for a task, or without which the guarantees of tenants could not be met,
-    stays. A node that has a notice goes already.
+    A node that is kept for a task, that is in the warm set of a key to which tasks count, or
+    without which the guarantees of tenants could not be met, stays. A node that has a notice goes
+    already.
     """
-    open_names = set[str]()
+    open_nodes = [
+        node
+        for node in survey.nodes
+        if node.state == "up" and not node.draining and node.leaves_ms is None
+    ]
+    leavable = {node.name for node in open_nodes}
+    idle = {
+        name
+        for name, since_ms in survey.idle_since_ms.items()
+        if survey.now_ms - since_ms >= IDLE_MS
+    }
+    if idle:
+        leavable -= _warm_nodes(open_nodes, survey.warm_keys)
     remaining = Counter[str]()
-    for node in survey.nodes:
-        if node.state == "up" and not node.draining and node.leaves_ms is None:
-            open_names.add(node.name)
-            remaining.update(_sizes(node))
+    for node in open_nodes:
+        remaining.update(_sizes(node))
     guaranteed = Counter[str]()
     for tenant in survey.tenancy.tenants:
         if "/" not in tenant.name:  # those below it are part of it
             guaranteed.update(tenant.at_least)
     names = list[str]()
     for node in nodes:
-        idle_since_ms = survey.idle_since_ms.get(node.name)
-        is_idle = idle_since_ms is not None and survey.now_ms - idle_since_ms >= IDLE_MS
         without_node = remaining - Counter(_sizes(node))
         is_needed = any(without_node[name] < amount for name, amount in guaranteed.items())
-        if node.name in open_names and is_idle and not node.reserved and not is_needed:
+        if node.name in leavable & idle and not node.reserved and not is_needed:
             names.append(node.name)
             remaining = without_node
     return names
+
+
+def _warm_nodes(open_nodes: Sequence[NodeView], keys: Iterable[WarmKey]) -> set[str]:
+    """Return the nodes that are in the warm set of a key, by what its tasks hold now.
+
+    All nodes are assumed to know the names of the tasks, and to share no devices.
+    """
+    names = [node.name for node in open_nodes]
+    offers = Columns([_offer_with_queues(node) for node in open_nodes])
+    capacities = Columns([_given_by(node) for node in open_nodes])
+    hashes = hashes_of(names)
+    warm = set[str]()
+    for key, tasks, text in keys:
+        needs = parse_needs(text)
+        mask = fitting(offers, _without_others(needs))
+        if not mask.any():
+            continue
+        ring = NodeRing.of(key, needs, [RingNodes(hashes, capacities, mask)])
+        in_set = ring.places[0] < ring.size_for(tasks + 1.0)
+        warm.update(compress(names, in_set))
+    return warm
 
 
 def _sizes(node: NodeView) -> dict[str, float]:

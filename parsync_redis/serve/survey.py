@@ -10,6 +10,7 @@ from ..inspect.tenancy import Tenancy, read_tenancy
 from ..model.kind import split_kind
 from ..model.octaves import TOP_NAMES, TimeHistogram
 from ..model.views import KindView, NameView, NodeView, PartitionView
+from ..store.reads.accounts import WarmKey, read_warm_keys
 from ..store.reads.cancel import server_ms
 from ..store.reads.demand import Counts, count_tasks, demand_of, read_lines, read_oldest
 from ..store.reads.schedulers import Refusal, SchedulerView, read_refusals, read_schedulers
@@ -40,6 +41,7 @@ class Survey:
     held_back: how many names nodes hold back, each node counted by itself; as old as `runs`.
     tenancy: the tenants and limits; as old as `oldest_ms`.
     idle_since_ms: since when each node that holds nothing has been seen so.
+    warm_keys: the keys of the rule `warm` to which tasks count; as old as `runs`.
     """
 
     now_ms: int
@@ -55,6 +57,7 @@ class Survey:
     held_back: int = 0
     tenancy: Tenancy = field(default_factory=Tenancy)
     idle_since_ms: Mapping[str, int] = field(default_factory=dict)
+    warm_keys: Sequence[WarmKey] = ()
 
 
 def group_names(kinds: Sequence[KindView]) -> Callable[[str], str]:
@@ -79,8 +82,8 @@ def read_survey(
     """Read the cluster as it is now. Raises ParsyncError.
 
     reader: keeps the views of the last survey.
-    times_of, oldest_of: an earlier survey, whose run times or oldest tasks are used again; None to
-        read them.
+    times_of, oldest_of: an earlier survey, whose run times and keys, or whose oldest tasks are used
+        again; None to read them.
     idle_before: since when nodes were idle, by the last survey.
     """
     damaged: list[str] = []
@@ -100,11 +103,13 @@ def read_survey(
         names = times_of.names
         runs = times_of.runs
         held_back = times_of.held_back
+        warm_keys = times_of.warm_keys
     else:
         learnt = read_times(store)
         names = names_of(learnt)
         runs = runs_of(learnt)
         held_back = sum(map(len, read_holds(store).values()))
+        warm_keys = read_warm_keys(store)
     return Survey(
         now_ms,
         partitions,
@@ -123,4 +128,5 @@ def read_survey(
             for node in nodes
             if not (node.held or node.waiting)
         },
+        warm_keys,
     )

@@ -10,7 +10,7 @@ from math import ceil, floor, log2
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from parsync_redis.model.claim import ClaimOutcome
@@ -210,11 +210,17 @@ def read_back(choice: Choice) -> Choice:
     st.sampled_from(["", "n0"]),
     st.sampled_from(["", Strategy.QUALITY, Strategy.LATENCY]),
 )
+# with the seat that the task had on its last node, a quarter of the zone would be in use
+@example(
+    of([(0, 3, None, "a", "", 1.0), (0, 4, None, "a", "", 1.0)]),
+    ["spread:zone", "pack"],
+    0,
+    "n0",
+    "",
+)
 def test_the_ranked_nodes_the_choice_and_its_note_follow_from_the_rules(
     nodes: list[Drawn], rules: list[str], gpus: int, last: str, strategy: str
 ) -> None:
-    if last:  # a scheduler looks for another node while it still keeps a seat on the last node
-        rules = [rule for rule in rules if rule != "spread:zone"]
     needs = Resources.of(1, {"gpu": gpus / 1000} if gpus else {})
     kind = Kind("work", needs.text, strategy, prefer=preferences_text([RULES[r][0] for r in rules]))
     own = rules

@@ -4,17 +4,22 @@ as on real nodes.
 
 from dataclasses import replace
 
+import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
 from parsync_redis.inspect.tenancy import Tenancy
 from parsync_redis.model.account_views import TenantView
 from parsync_redis.model.devices import read_indexes
+from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.node import NodeState
 from parsync_redis.model.views import KindView, NodeView
+from parsync_redis.placement.columns import Columns
+from parsync_redis.placement.preferences.ring import NodeRing, RingNodes, hashes_of
 from parsync_redis.serve.demand import Machine, measure_demand
 from parsync_redis.serve.metrics import render_metrics
 from parsync_redis.serve.survey import Survey
 from parsync_redis.serve.surveyor import LatestSurvey
+from parsync_redis.store.reads.accounts import WarmKey
 from parsync_redis.store.reads.demand import Counts
 
 GIB = 2**30
@@ -181,6 +186,51 @@ def test_a_node_that_leaves_is_not_idle_and_does_not_stand_in_for_the_others():
     assert measure_demand(survey_of(nodes), Machine())["idle_nodes"] == ["b", "c"]
     guaranteed = TenantView("t", 1.0, 0.0, 1.0, {}, 0, 0, None, {"slots": 8}, {}, "age", "fair")
     assert measure_demand(survey_of(nodes, (guaranteed,)), Machine())["idle_nodes"] == []
+
+
+def ring_of(key, nodes):
+    """Return the names of nodes in the order of the ring of a key."""
+    columns = Columns([Resources.of(node.slots) for node in nodes])
+    hashes = hashes_of(node.name for node in nodes)
+    fitting = np.full(len(nodes), True)
+    ring = NodeRing.of(key, parse_needs("slots=1"), [RingNodes(hashes, columns, fitting)])
+    places = ring.places[0].tolist()
+    return [node.name for _, node in sorted(zip(places, nodes, strict=True))]
+
+
+def idle_nodes(nodes, *keys):
+    """Return which of these nodes could go while tasks count to these keys."""
+    found = replace(survey_of(nodes), warm_keys=[WarmKey(*key) for key in keys])
+    return measure_demand(found, Machine())["idle_nodes"]
+
+
+def test_a_node_of_the_warm_set_of_a_key_stays_while_tasks_count_to_the_key():
+    nodes = [plain(name, 2) for name in "abcdef"]
+    ring = ring_of("llama", nodes)
+    assert idle_nodes(nodes) == [*"abcdef"]
+    # 70 % of 2 slots a node: two tasks need two nodes, four tasks three
+    assert idle_nodes(nodes, ("llama", 1, "slots=1")) == sorted(ring[2:])
+    assert idle_nodes(nodes, ("llama", 3, "slots=1")) == sorted(ring[3:])
+    both = {*ring[2:]} & {*ring_of("mistral", nodes)[2:]}
+    keys = ("llama", 1, "slots=1"), ("mistral", 1, "slots=1")
+    assert idle_nodes(nodes, *keys) == sorted(both)
+
+
+def test_the_warm_set_is_of_the_open_nodes_that_fit_and_counts_what_they_give():
+    nodes = [
+        plain("a", 4, queues=("gpus",)),
+        plain("b", 4, queues=("gpus",)),
+        plain("c", 4),
+        plain("d", 4, queues=("gpus",), leaves_ms=1),
+    ]
+    assert idle_nodes(nodes, ("llama", 1, "slots=1 name:c")) == ["a", "b"]
+    assert idle_nodes(nodes, ("llama", 6, "slots=1 celery.queue:gpus")) == ["c"]
+    assert idle_nodes(nodes, ("llama", 1, "slots=1 gpu=1")) == ["a", "b", "c"], "no node fits"
+    first, second = ring_of("llama", nodes[:2])
+    needs = "slots=1 celery.queue:gpus"
+    assert idle_nodes(nodes, ("llama", 1, needs)) == sorted([second, "c"])
+    shrunk = [replace(node, capacity={"slots": 1} if node.name == first else {}) for node in nodes]
+    assert idle_nodes(shrunk, ("llama", 1, needs)) == ["c"]
 
 
 def test_nodes_are_counted_by_the_tasks_that_each_device_holds():

@@ -7,7 +7,7 @@ Queue and free slots are views, copies of the state in Redis: queue.py and view.
 matches tasks to seats.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -126,6 +126,16 @@ class Core:
         """Take in the nodes of a partition, read when its epoch was `epoch` or later."""
         self.view.partitions[partition].set_nodes(nodes, epoch)
         self._to_rescale = True
+
+    def on_nodes_again(self, partition: int, nodes: Sequence[Node], epoch: int) -> None:
+        """Take in the nodes of a partition if what one of them can give now has changed.
+
+        A change of a capacity keeps the epoch, so that no claim is lost by it.
+        """
+        copy = self.view.partitions[partition]
+        capacities = {node.name: node.capacity for node in copy.nodes}
+        if epoch != copy.epoch or capacities != {node.name: node.capacity for node in nodes}:
+            self.on_nodes(partition, nodes, epoch)
 
     def on_names(self, digest: str, names: Collection[str]) -> None:
         """Take in the task names that a digest of nodes stands for."""

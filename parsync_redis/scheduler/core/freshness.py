@@ -103,6 +103,7 @@ class Freshness:
     def on_read(self, partition: PartitionCopy, now_s: float) -> None:
         """Note that a partition was read at `now_s` (monotonic)."""
         partition.read_s = now_s
+        partition.reads += 1
         partition.turn = partition.due
         if partition.number in self._fetched:
             self._fetched.discard(partition.number)
@@ -145,8 +146,15 @@ class Freshness:
         self._asked |= plan.ask
         self.to_read |= plan.ask
 
+    def _is_check_due(self, partition: int) -> bool:
+        """Return whether the nodes of an open partition are read again along with all of it."""
+        copy = self._partitions[partition]
+        is_open = copy.version >= 0 and partition not in self.nodes_due
+        return is_open and copy.since < 0
+
     def fill(self, plan: Plan) -> None:
         """Put the partitions to read into a plan."""
         plan.read = sorted(self.to_read | self.nodes_due)
+        plan.check_nodes = [p for p in plan.read if self._is_check_due(p)]
         self.to_read.clear()
         self.nodes_due = set()

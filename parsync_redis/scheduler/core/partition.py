@@ -126,6 +126,7 @@ class PartitionCopy:
     due: the last tick of this scheduler at which the partition was due.
     turn: the value of `due` when it was last read.
     fetched_pass: the pass of this scheduler at which it was last read out of turn.
+    reads: how often it was read.
     layout: where the bits of its nodes are.
     free: the slots and waiting seats that may be claimed, by position.
     free_count, ahead_count: number of free slots, and of free waiting seats.
@@ -146,7 +147,7 @@ class PartitionCopy:
         self.fetched_pass = -1
         self.nodes: list[Node] = []
         self.offers = Offers([])
-        self._reads = 0
+        self.reads = 0
         self._bits = b""
         self.free = np.zeros(0, dtype=bool)
         self.free_count = 0
@@ -203,7 +204,7 @@ class PartitionCopy:
 
         One read in READS_PER_WHOLE_READ reads all, in case a change was not noted by a script.
         """
-        return self.version if self._reads % READS_PER_WHOLE_READ else -1
+        return self.version if self.reads % READS_PER_WHOLE_READ else -1
 
     def set_free(
         self, bits: bytes | None, amounts_left: Mapping[str, str], version: int, whole: bool = True
@@ -217,7 +218,6 @@ class PartitionCopy:
         self._bits = self._bits if bits is None else bits
         self.judged = -1
         whole = whole and bits is not None
-        self._reads += 1
         # unpackbits fills a short bitmap up with 0, but makes garbage of an empty bitmap
         bits_read = np.unpackbits(
             np.frombuffer(self._bits or b"\0", dtype=np.uint8), count=len(self.layout.is_slot)

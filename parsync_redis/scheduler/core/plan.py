@@ -36,6 +36,7 @@ class Plan:
     commit: by partition, claims.
     read: partitions.
     read_nodes: partitions whose nodes are read before all else.
+    check_nodes: those of `read` whose nodes are read again, because capacities may have changed.
     ask: those of `read` that tell this scheduler of the next slot freed there.
     shard_looks: by shard.
     choices: by task, why it has its place.
@@ -48,6 +49,7 @@ class Plan:
     commit: dict[int, list[Claim]] = field(default_factory=dict)
     read: list[int] = field(default_factory=list)
     read_nodes: list[int] = field(default_factory=list)
+    check_nodes: list[int] = field(default_factory=list)
     ask: set[int] = field(default_factory=set)
     shard_looks: dict[int, ShardLook] = field(default_factory=dict)
     choices: dict[str, Choice] = field(default_factory=dict)

@@ -103,6 +103,7 @@ class SeatFinder:
         limit: float,
         ahead: bool = False,
         last: str = "",
+        reserved: Sequence[Reservation] = (),
     ) -> Candidates:
         """Return the seats of a group that are fresh enough, ranked by the soft rules.
 
@@ -112,6 +113,8 @@ class SeatFinder:
 
         ahead: waiting seats, not slots.
         last: the node that the tasks avoid.
+        reserved: the reservations that the tasks have. Soft rules about room count their seats as
+            free.
         """
         is_stale = self._freshness.is_stale
         fresh = [
@@ -122,7 +125,7 @@ class SeatFinder:
         rules = rules_of(group.prefer, strategy is Strategy.LATENCY, last, group.name)
         order = freshest_first if group.prefer else self._orders[strategy]
         places = places_in_turn(self._view.partitions) if group.prefer else {}
-        cluster = self._view.cluster_for(group.needs, group.knowers, group.prefer)
+        cluster = self._view.cluster_for(group.needs, group.knowers, group.prefer, reserved)
         groups = list[list[Seats]]()
         for partitions in order(fresh):
             groups.append(self._rank(group, rules, cluster, partitions, places, ahead))
@@ -184,7 +187,7 @@ class SeatFinder:
         for reservation in reserved:
             if _move_up(reservation, node, kept_back):
                 return reservation
-        candidates = self.find(group, strategy, 1, last=node)
+        candidates = self.find(group, strategy, 1, last=node, reserved=reserved)
         if not candidates.count(kept_back):
             return None
         for seats in candidates.best(1):

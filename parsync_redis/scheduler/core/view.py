@@ -3,9 +3,9 @@
 The view also has the facts that follow from all nodes together.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 
 import numpy as np
@@ -25,9 +25,9 @@ from ...placement.reasons import (
     explain_fitting,
     explain_none,
 )
-from ...placement.strategy import SHARPNESS
+from ...placement.strategy import SHARPNESS, Ints
 from .offers import DistinctOffers, Knowers, share_judgements
-from .partition import PartitionCopy
+from .partition import PartitionCopy, Reservation
 from .reservations import Bar
 from .run_times import RunTimesCopy
 from .warm_sets import WarmSets
@@ -100,15 +100,26 @@ class View:
         """Return what is not free on all open nodes, by this copy."""
         return _sum(partition.used() for partition in self.partitions)
 
-    def used_by(self, label: str) -> Mapping[str, float]:
-        """Return by value of a label the part of its open nodes' slots in use, 0.0 to 1.0."""
+    def used_by(self, label: str, reserved: Sequence[Reservation] = ()) -> Mapping[str, float]:
+        """Return by value of a label the part of its open nodes' slots in use, 0.0 to 1.0.
+
+        reserved: the reservations whose seats count as free.
+        """
         return parts_in_use(
             label,
-            ((p.offers.capacities, p.offers.open_nodes, p.free_slots()) for p in self.partitions),
+            (
+                (p.offers.capacities, p.offers.open_nodes, _free_slots(p, reserved))
+                for p in self.partitions
+            ),
         )
 
-    def cluster_for(self, needs: Resources, knowers: Knowers, prefer: str) -> ClusterNow:
-        """Return what preferences of tasks of a group read of all nodes together."""
+    def cluster_for(
+        self, needs: Resources, knowers: Knowers, prefer: str, reserved: Sequence[Reservation] = ()
+    ) -> ClusterNow:
+        """Return what preferences of tasks of a group read of all nodes together.
+
+        reserved: the reservations that the tasks have: their seats count as free.
+        """
         cluster = self.cluster
         if "warm" in prefer:
             warm_set = cache(lambda key: self.warm_sets.of(key, needs, knowers, self.partitions))
@@ -117,7 +128,7 @@ class View:
             run_ms = cache(lambda name: self._run_ms(name, needs, knowers))
             cluster = replace(cluster, run_ms=run_ms)
         if "spread=" in prefer:
-            cluster = replace(cluster, used_by=cache(self.used_by))
+            cluster = replace(cluster, used_by=cache(partial(self.used_by, reserved=reserved)))
         return cluster
 
     def _run_ms(self, name: str, needs: Resources, knowers: Knowers) -> Mapping[str, float]:
@@ -250,6 +261,24 @@ def _sum(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
         for name, amount in of_partition.items():
             total[name] = total.get(name, 0) + amount
     return total
+
+
+def _free_slots(partition: PartitionCopy, reserved: Iterable[Reservation]) -> Ints:
+    """Return the number of free slots of each node.
+
+    reserved: the reservations whose seats count as free.
+    """
+    reservations = [
+        reservation
+        for reservation in reserved
+        if reservation and reservation.partition is partition
+    ]
+    if not reservations:
+        return partition.free_slots()
+    free = partition.free.copy()
+    for reservation in reservations:
+        free[reservation.bits] = True
+    return partition.layout.count(free & partition.layout.is_slot)
 
 
 def fitting(

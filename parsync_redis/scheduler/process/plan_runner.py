@@ -97,8 +97,8 @@ class PlanRunner:
 
         clock: is asked after the replies have come.
         """
-        if plan.read_nodes:
-            self._read_nodes(plan.read_nodes)
+        if plan.read_nodes or plan.check_nodes:
+            self._read_nodes(plan.read_nodes, plan.check_nodes)
         steps = self._steps(plan)
         replies = run_apart(self._store, [step.call for step in steps])
         now_s = clock()
@@ -197,13 +197,16 @@ class PlanRunner:
                 self._store, f"{self._store.keys.queue('tasks', took.shard)} {task}", why, b""
             )
 
-    def _read_nodes(self, partitions: list[int]) -> None:
+    def _read_nodes(self, due: list[int], to_check: list[int]) -> None:
         """Read the nodes of these partitions, each epoch before the nodes.
 
         So the nodes are at least as new as the epoch. Records that cannot be read are left out, and
         repaired.
+
+        due, to_check: as `read_nodes` and `check_nodes` of a plan.
         """
         keys = self._store.keys
+        partitions = [*due, *to_check]
         reads: list[tuple[Any, ...]] = []
         for p in partitions:
             reads.append(("hget", keys.partition(p, "meta"), "epoch"))
@@ -222,7 +225,8 @@ class PlanRunner:
             nodes, damaged = read_nodes(records if isinstance(records, dict) else {})
             if damaged or isinstance(epoch, Exception) or isinstance(records, Exception):
                 repair_partition(self._store, p, "shut")
-            self._core.on_nodes(p, nodes.values(), _number(epoch))
+            take_in = self._core.on_nodes if p in due else self._core.on_nodes_again
+            take_in(p, [*nodes.values()], _number(epoch))
         self.read_names()
 
     def read_anew(self, name: str) -> None:

@@ -3,14 +3,15 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ...errors import AccessDenied
-from ...model.account import NO_TENANT, TENANT_MARK, tenant_accounts
+from ...model.account import KEY_MARK, NO_TENANT, TENANT_MARK, tenant_accounts
 from ...model.account_line import AccountLine
 from ...model.account_views import HolderView
 from ...model.ids import decode_id, readable
 from ...model.kind import Kind, split_kind
+from ...model.needs import are_needs
 from ..store import Store
 from .demand import ShardLine, read_oldest
 
@@ -34,6 +35,17 @@ class AccountReading:
     lines: Mapping[str, AccountLine]
     waiting: Mapping[str, int]
     oldest_ms: Mapping[str, int]
+
+
+class WarmKey(NamedTuple):
+    """A key of the rule `warm` to which tasks count.
+
+    tasks: the number of these tasks. needs: of the task that counts longest.
+    """
+
+    key: str
+    tasks: int
+    needs: str
 
 
 def read_lines_of(store: Store, accounts: Collection[str]) -> dict[str, AccountLine]:
@@ -101,10 +113,33 @@ def read_oldest_holders(store: Store, accounts: Sequence[str]) -> dict[str, Hold
 
     An account without holders is missing, and every one for a login that may not read holders.
     """
-    holders = _read_holders(store, accounts[:MOST_OLDEST], 1)
-    oldest = {account: min(page)[::-1] for account, page in holders.items() if page}
+    oldest = _read_oldest_ids(store, accounts)
     views = _views(store, [*oldest.values()])
     return dict(zip(oldest, views, strict=True))
+
+
+def read_warm_keys(store: Store) -> list[WarmKey]:
+    """Return the keys of `warm` to which tasks count, those with most tasks first.
+
+    At most MOST_OLDEST keys; three round trips. A key is missing if its task cannot be read, and
+    every key for a login that may not read holders.
+    """
+    counts = Counter(
+        {name: line.count for name, line in read_account_lines(store).items() if line.count}
+    )
+    names = [name for name, _ in counts.most_common() if name.startswith(KEY_MARK)]
+    oldest = _read_oldest_ids(store, names)
+    records = store.records([id for id, _ in oldest.values()], extras=False) if oldest else []
+    needs = {
+        account: split_kind(record.line.kind).needs
+        for account, record in zip(oldest, records, strict=True)
+        if record.line
+    }
+    return [
+        WarmKey(account.removeprefix(KEY_MARK), counts[account], text)
+        for account, text in needs.items()
+        if are_needs(text)
+    ]
 
 
 def read_account_holders(
@@ -113,6 +148,12 @@ def read_account_holders(
     """Return the tasks that count to an account, the oldest first; two round trips."""
     page = sorted(_read_holders(store, [account], limit).get(account, []))[:limit]
     return _views(store, [(id, since_ms) for since_ms, id in page])
+
+
+def _read_oldest_ids(store: Store, accounts: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """Return (encoded id, since in ms) of the task that counts longest to each account."""
+    holders = _read_holders(store, accounts[:MOST_OLDEST], 1)
+    return {account: min(page)[::-1] for account, page in holders.items() if page}
 
 
 def _read_holders(

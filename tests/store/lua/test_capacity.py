@@ -2,12 +2,16 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from parsync_redis.errors import BrokenContract
 from parsync_redis.model.needs import Resources, parse_needs
 from parsync_redis.model.node import Node
-from parsync_redis.scheduler.core.partition import PartitionCopy
+from parsync_redis.model.options import Strategy
+from parsync_redis.scheduler.core.core import Core
+from parsync_redis.scheduler.core.partition import READS_PER_WHOLE_READ, PartitionCopy
+from parsync_redis.scheduler.process.plan_runner import PlanRunner
 from parsync_redis.store.repair.repair import repair_partition
 from tests.kit.driver import Driver
 from tests.kit.oracle.audit import audit
@@ -196,3 +200,24 @@ def test_a_repair_keeps_the_capacity(node: Driver):
     repair_partition(node.store, 0)
     assert (node.bits(), node.hash("left")["n1"]) == sound
     assert audit(node.store) == []
+
+
+def test_a_scheduler_learns_a_capacity_that_changes_alone_with_its_next_whole_read(node: Driver):
+    core = Core("s1", 1, Strategy.QUALITY, 1.5, np.random.default_rng(1))
+    runner = PlanRunner(node.store, core)
+
+    def read() -> None:
+        core.on_freed(0)
+        runner.carry_out(core.plan(place=False, confirm=False), lambda: 0.0)
+
+    read()
+    assert core.view.totals() == {"slots": 6000, "gpu": 2000, "mem": 12000}
+    give(node, "slots=4,mem=5")
+    for _ in range(READS_PER_WHOLE_READ):
+        read()
+    assert core.view.totals() == {"slots": 4000, "gpu": 2000, "mem": 5000}
+    assert core.view.partitions[0].free_count == 4
+    nodes = core.view.partitions[0].nodes
+    for _ in range(READS_PER_WHOLE_READ):
+        read()
+    assert core.view.partitions[0].nodes is nodes, "nothing has changed, so the copy stays"

@@ -10,7 +10,10 @@ from parsync_redis.inspect.tenancy import read_holders_of, read_limits
 from parsync_redis.model.kind import Kind
 from parsync_redis.model.options import TaskOptions
 from parsync_redis.model.task import Submission
+from parsync_redis.serve.survey import read_survey
 from parsync_redis.store import Store
+from parsync_redis.store.reads.accounts import WarmKey
+from parsync_redis.store.reads.views import ViewReader
 from parsync_redis.store.repair.repair_all import repair_all
 from parsync_redis.wire.keys import Keys
 from tests.kit.driver import Driver
@@ -60,6 +63,26 @@ def test_lists_of_limits_hide_keys_and_the_holders_of_a_key_are_told(store: Stor
     assert [holder.id for holder in read_holders_of(store, "~llama:7b")] == ["a", "b"]
     with pytest.raises(InvalidInput, match="key 'a b' is not valid"):
         read_holders_of(store, "~a b")
+
+
+def test_a_survey_has_the_keys_to_which_tasks_count_with_the_needs_of_the_oldest(
+    store: Store,
+) -> None:
+    warm = Limited(Driver(store), ("stripe", "units=9"))
+    assert read_survey(store, ViewReader()).warm_keys == []
+    warm.submit("abc", OPTIONS)
+    large = TaskOptions.of({"prefer": ["warm:mistral"], "slots": 2, "require": {"zone": "a"}})
+    warm.submit("d", large)
+    assert read_survey(store, ViewReader()).warm_keys == [], "none is taken"
+    warm.start(warm.take(KIND, 2))
+    warm.take("work slots=2 zone:a prefer=warm=mistral")
+    survey = read_survey(store, ViewReader())
+    assert survey.warm_keys == [
+        WarmKey("llama:7b", 2, "slots=1"),
+        WarmKey("mistral", 1, "slots=2 zone:a"),
+    ]
+    warm.client.flushdb()
+    assert read_survey(store, ViewReader(), times_of=survey).warm_keys == survey.warm_keys
 
 
 def _line(text: str) -> Callable[[Any, Keys], object]:
