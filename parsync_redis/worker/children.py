@@ -85,6 +85,7 @@ def _note_property_locks() -> None:
     _modules_read = len(modules)
 
 
+# Any: any object may stand in a class
 def _values_of(namespace: object) -> list[Any]:
     """Return the values in a module or a class, and load no module that waits to be loaded."""
     try:

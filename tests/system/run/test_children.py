@@ -137,12 +137,12 @@ class Shared:
 
     @cached_property
     def of_python(self) -> int:
-        """A value whose making holds a lock of all instances (Python 3.11)."""
+        """Make a value once; a lock of all instances is held meanwhile (Python 3.11)."""
         return self.make()
 
     @kombu_cached_property
     def of_kombu(self) -> int:
-        """A value whose making, and each later reading, holds a lock of all instances."""
+        """Make a value once; a lock of all instances is held then and at each later reading."""
         return self.make()
 
 
