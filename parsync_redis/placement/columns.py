@@ -174,9 +174,11 @@ class Columns:
         for kind, amounts in by_kind(needs.amounts).items():
             tasks_of_kind = most
             for name, amount in amounts:
-                left = of_nodes(name, nodes)
+                amounts_open = of_nodes(name, nodes)
                 # less than 0 is left on a node that has shrunk: a claim of 0 is refused there
-                tasks_of_amount = left // amount if amount else np.where(left < 0, 0, most)
+                tasks_of_amount = (
+                    amounts_open // amount if amount else np.where(amounts_open < 0, 0, most)
+                )
                 tasks_of_kind = np.minimum(tasks_of_kind, tasks_of_amount)
             if kind in self.devices:
                 on_devices = self.tasks_on_devices(kind, amounts, amounts_left)[nodes]
