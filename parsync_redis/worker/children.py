@@ -30,8 +30,7 @@ The thread that starts may fork, so it may take the lock twice.
 """
 _pipes: Final[WeakSet[IO[bytes]]] = WeakSet()
 """This process's ends of the pipes to its children."""
-# Any: locks of the interpreter, whose methods for a fork typeshed does not know
-_property_locks: Final[dict[int, Any]] = {}
+_property_locks: Final[dict[int, threading.RLock]] = {}
 """The locks of cached properties, by their ids."""
 _modules_read = 0
 """The number of loaded modules when their cached properties were last looked for."""
@@ -73,20 +72,17 @@ def _note_property_locks() -> None:
         return
     for module in modules:
         classes = [value for value in _values_of(module) if issubclass(type(value), type)]
-        properties = [
-            value
+        locks = [
+            getattr(value, "lock", None)
             for defined in classes
             for value in _values_of(defined)
             if issubclass(type(value), cached_property)
         ]
-        _property_locks.update(
-            (id(value.lock), value.lock) for value in properties if hasattr(value, "lock")
-        )
+        _property_locks.update((id(lock), lock) for lock in locks if lock is not None)
     _modules_read = len(modules)
 
 
-# Any: any object may stand in a class
-def _values_of(namespace: object) -> list[Any]:
+def _values_of(namespace: object) -> list[object]:
     """Return the values in a module or a class, and load no module that waits to be loaded."""
     try:
         return list(object.__getattribute__(namespace, "__dict__").values())
@@ -103,8 +99,8 @@ def _forked() -> None:
     """
     _lock._at_fork_reinit()  # type: ignore[attr-defined] # threading frees its own locks so
     for lock in _property_locks.values():
-        if not lock._is_owned():
-            lock._at_fork_reinit()
+        if not lock._is_owned():  # type: ignore[attr-defined]
+            lock._at_fork_reinit()  # type: ignore[attr-defined]
     for pipe in list(_pipes):
         with suppress(OSError):
             pipe.close()
