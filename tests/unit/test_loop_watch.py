@@ -18,8 +18,15 @@ def logs(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
+@pytest.mark.parametrize(
+    ("is_up", "level", "flaw"),
+    [
+        (True, "CRITICAL", "is silent: the thread that has its lease renewed stands still"),
+        (False, "WARNING", "is not up yet: the thread that registers it stands still"),
+    ],
+)
 def test_a_thread_that_is_stuck_is_logged_once_with_where_it_is_and_then_its_worker_ends(
-    logs: pytest.LogCaptureFixture,
+    logs: pytest.LogCaptureFixture, is_up: bool, level: str, flaw: str
 ) -> None:
     loop = LoopWatch()
     begun = threading.Event()
@@ -35,15 +42,15 @@ def test_a_thread_that_is_stuck_is_logged_once_with_where_it_is_and_then_its_wor
     happened(begun, "the thread runs")
     watch = RenewalWatch("n1", loop, thread)
     began_s = time.monotonic()
-    until(lambda: watch.is_stuck(LEASE_S, 5 * LEASE_S), "it is stuck")
+    until(lambda: watch.is_stuck(LEASE_S, 5 * LEASE_S, is_up), "it is stuck")
     assert time.monotonic() - began_s >= 4 * LEASE_S
-    (line,) = logs.messages
-    assert line.startswith(
-        "node n1 is silent: the thread that has its lease renewed stands still; it waits in "
-    )
+    (record,) = logs.records
+    assert record.levelname == level
+    line = record.getMessage()
+    assert line.startswith(f"node n1 {flaw}; it waits in ")
     assert "waiting.happened" in line
     loop.turned()
-    assert not watch.is_stuck(LEASE_S, 5 * LEASE_S), "it goes on"
+    assert not watch.is_stuck(LEASE_S, 5 * LEASE_S, is_up), "it goes on"
     go_on.set()
     joined(thread)
 
@@ -54,10 +61,10 @@ def test_a_thread_that_has_ended_is_stuck_and_one_that_has_not_begun_is_not(
     loop = LoopWatch()
     thread = threading.Thread(target=loop.turned)
     watch = RenewalWatch("n1", loop, thread)
-    assert not watch.is_stuck(LEASE_S, 0.0)
+    assert not watch.is_stuck(LEASE_S, 0.0, True)
     thread.start()
     joined(thread)
-    until(lambda: watch.is_stuck(LEASE_S, 0.0), "it is stuck")
+    until(lambda: watch.is_stuck(LEASE_S, 0.0, True), "it is stuck")
     assert "stands still; it has ended. After 0 s" in logs.messages[0]
 
 
@@ -68,5 +75,5 @@ def test_a_worker_that_stood_still_as_a_whole_does_not_blame_the_thread(
     watch = RenewalWatch("n1", loop, threading.current_thread())
     loop.turned()
     time.sleep(3 * LEASE_S)  # nobody looks meanwhile
-    assert not watch.is_stuck(LEASE_S, 0.0)
+    assert not watch.is_stuck(LEASE_S, 0.0, True)
     assert logs.messages == []

@@ -232,7 +232,8 @@ class Agent:
             pause_s = node.pause_s
             try:
                 limit_s = max(self.settings.standstill_s, GUARD_WAIT_S)
-                if not node.leaving and self._renewal.is_stuck(node.lease_s, limit_s):
+                is_up = bool(node.inc)
+                if not node.leaving and self._renewal.is_stuck(node.lease_s, limit_s, is_up):
                     self._port.stop(cold=True)
                 if node.inc:
                     self.reconciler.reconcile(store)

@@ -61,10 +61,11 @@ class RenewalWatch:
         self._thread = thread
         self._said = False
 
-    def is_stuck(self, lease_s: float, limit_s: float) -> bool:
+    def is_stuck(self, lease_s: float, limit_s: float, is_up: bool) -> bool:
         """Return whether the renewing thread has not turned for `limit_s` seconds.
 
-        After two leases without a turn the log says so, once.
+        After two leases without a turn the log says so, once. A node that is not up has no lease
+        yet: its thread may wait for a guard that a busy machine starts slowly.
 
         A thread that has ended does not turn. Nobody asks while the node leaves or when it has
         stopped.
@@ -77,10 +78,16 @@ class RenewalWatch:
             return False
         if not self._said:
             self._said = True
-            log.critical(
-                "node %s is silent: the thread that has its lease renewed stands still; %s. After "
-                "%g s the worker ends",
+            level, flaw = (
+                (logging.CRITICAL, "is silent: the thread that has its lease renewed")
+                if is_up
+                else (logging.WARNING, "is not up yet: the thread that registers it")
+            )
+            log.log(
+                level,
+                "node %s %s stands still; %s. After %g s the worker ends",
                 self._node,
+                flaw,
                 whereabouts(self._thread),
                 limit_s,
             )
