@@ -125,7 +125,10 @@ def test_a_malformed_doorbell_goes_to_quarantine_and_the_worker_goes_on(rig: Rig
         "a message of task 'no.such.task'"
         in by_data[MESSAGES["an unknown task"][: quarantine.MAX_VALUE_BYTES]].why
     )
-    assert rig.lines("n1").count("see `parsync doctor quarantine`") >= len(MESSAGES)
+    rig.until(
+        lambda: rig.lines("n1").count("see `parsync doctor quarantine`") >= len(MESSAGES),
+        "each is logged",
+    )
     assert "Unrecoverable error" not in rig.lines("n1")
     assert "Connection to broker lost" not in rig.lines("n1")
 

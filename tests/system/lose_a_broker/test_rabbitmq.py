@@ -151,9 +151,8 @@ def test_a_mixed_node_on_a_broker_without_an_event_loop_is_refused_with_the_repa
     site.worker("mixed-memory", broker="memory://", up=False)
     ended = site.stack.processes["mixed-memory"].popen
     assert ended.wait(timeout=GET_S) == 2
-    assert "which the transport memory of the app's broker lacks: add --parsync-only" in site.lines(
-        "mixed-memory"
-    )
+    why = "which the transport memory of the app's broker lacks: add --parsync-only"
+    site.until(lambda: why in site.lines("mixed-memory"), "it says why")
 
 
 def test_a_node_is_not_up_before_its_event_loop_turns(site: Site) -> None:
