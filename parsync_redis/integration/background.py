@@ -28,15 +28,8 @@ Work = Callable[[], object]
 
 _lock = threading.Lock()
 """The first caller makes the thread, under this lock."""
-
-
-def _unlock() -> None:
-    """Give a forked child a lock of its own: a thread of its parent may have held the lock."""
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_unlock)
+# a thread of the parent may hold the lock, and does not live in the child
+os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 class Background:

@@ -79,7 +79,7 @@ def trust_remedy(node: str, note: str) -> str:
 
 NOTICE_GRACE_LEASES: Final = 0.55
 NOTICE_GRACE_S: Final = 2.0
-"""What is left of the time of a notice when the remaining runs are ended: leases and seconds.
+"""The leader ends the remaining runs so many leases, and seconds more, before a node leaves.
 
 The leader acts eight times a lease, the node's agent learns of it five times a lease, and a second
 later kills the runs that go on with its next renewal.

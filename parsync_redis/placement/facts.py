@@ -47,7 +47,7 @@ class NodeFacts:
 
     @property
     def given(self) -> Resources:
-        """What the node, when it is empty, can give now of its offer."""
+        """The part of its offer that the empty node can give now."""
         return given_by(self.offer, self.capacity)
 
     @property

@@ -200,8 +200,8 @@ def ring_of(key, nodes):
 
 def idle_nodes(nodes, *keys):
     """Return which of these nodes could go while tasks count to these keys."""
-    found = replace(survey_of(nodes), warm_keys=[WarmKey(*key) for key in keys])
-    return measure_demand(found, Machine())["idle_nodes"]
+    survey = replace(survey_of(nodes), warm_keys=[WarmKey(*key) for key in keys])
+    return measure_demand(survey, Machine())["idle_nodes"]
 
 
 def test_a_node_of_the_warm_set_of_a_key_stays_while_tasks_count_to_the_key():

@@ -226,7 +226,10 @@ class Offers:
 
     @cached_property
     def totals(self) -> Mapping[str, int]:
-        """What the open nodes can give now, in thousandths, `slots` too; devices by their kinds."""
+        """The slots and amounts that the open nodes can give now, in thousandths, by resource.
+
+        Devices count to their kinds.
+        """
         slots = int(self.capacities.slots[self.open_nodes].sum())
         return {"slots": slots * THOUSANDTHS, **self._sums(self.capacities.amounts)}
 

@@ -25,7 +25,7 @@ NOWHERE: Final[frozenset[str]] = frozenset()
 
 
 class Bar(NamedTuple):
-    """What bars a node for a kind, one of three things.
+    """The reason for which a node takes no task of a kind: one of three.
 
     booked: the task that the node is booked for, as text for people.
     leaves: the sentence about a node that leaves before such tasks end.
